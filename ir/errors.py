@@ -83,8 +83,16 @@ def counted(number: int, one: str, many: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, for a ``why``."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """The first line of an error's message, for a ``why``.
+
+    A line that only announces what follows has the next one behind it, and a ``KeyError``, whose
+    message is a key alone, its name before it.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    first, *rest = lines or [type(error).__name__]
+    if rest and first.endswith(":"):
+        first = f"{first} {rest[0]}"
+    return f"KeyError: {first}" if type(error) is KeyError else first
 
 
 @contextmanager

@@ -162,19 +162,24 @@ def too_large(path: Path, size: int, limit: int) -> AtlasError:
     )
 
 
-def read_npz(path: Path, limit: int, *, what: str) -> dict[str, np.ndarray]:
+def read_npz(
+    path: Path,
+    limit: int,
+    *,
+    what: str,
+    remedy: str = "write the file with numpy.savez(path, name=array)",
+) -> dict[str, np.ndarray]:
     """All arrays of an ``.npz``.
 
     Args:
         path: path of the file.
         limit: greatest size in bytes of the file and of its arrays. A file that expands more than
             ``UNPACKED`` times is refused earlier.
-        what: name of the file for messages.
+        what, remedy: name of the file, and what to do, for messages.
 
     Raises:
         AtlasError: the file cannot be read, is damaged, or holds anything but plain arrays.
     """
-    remedy = "write the file with numpy.savez(path, name=array)"
     with (
         explained(f"{what} {path} cannot be read as an .npz of plain arrays", remedy=remedy),
         open_plain(path, limit) as file,

@@ -135,6 +135,11 @@ class Layout:
             bits -= field.bits
         return 1 << bits
 
+    @property
+    def copies(self) -> int:
+        """How often the slots of a ciphertext repeat, at least."""
+        return self.slots // self.period
+
     @cached_property
     def batch_copies(self) -> int:
         """Number of places in a ciphertext that hold the input of a batch of one; 1 for others."""
@@ -163,7 +168,7 @@ class Layout:
         otherwise once.
         """
         if self.one_token:
-            return self.slots // self.period
+            return self.copies
         return 1 << sum(field.bits for field in self.fields[:2]) if self.features_low else 1
 
     def extent(self, axis: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 
@@ -233,13 +233,14 @@ class Module:
                 table[operand].append(op)
         return table
 
-    def depths(self) -> dict[Value, int]:
-        """Levels consumed on the longest path to every value."""
+    def depths(self, levels: Callable[[Op], int] | None = None) -> dict[Value, int]:
+        """Levels consumed on the longest path to every value, by default those of its ops."""
+        levels = levels or (lambda op: op.levels(self.symbols))
         depth: dict[Value, int] = {}
         for op in self.ops:
             if op.result is not None:
                 before = max((depth[operand] for operand in op.operands), default=0)
-                depth[op.result] = before + op.levels(self.symbols)
+                depth[op.result] = before + levels(op)
         return depth
 
     def arrays_used(self) -> dict[str, np.ndarray]:

@@ -10,9 +10,10 @@ For each version: a wheel with the native parts, in ``dist/``, whose tag says wh
 environment without a compiler, and answers an encrypted query there (``packaging/try_wheel.py``). A
 wheel without a native part is a failure.
 
-With ``--cuda``, which needs nvcc on the PATH, the wheel goes to ``dist/cuda``. It has CUDA's
-runtime inside, and needs nothing of CUDA but the driver where it is installed. It is tried without
-a GPU: programs for processors are answered, and those for a GPU are refused with one message.
+With ``--cuda`` the wheel goes to ``dist/cuda``. nvcc is that of the PATH, or else that of PyPI. The
+wheel has CUDA's runtime inside, and needs nothing of CUDA but the driver where it is installed. It
+is tried without a GPU: programs for processors are answered, and those for a GPU are refused with
+one message.
 
 With ``--aarch64`` the wheel is for Linux on aarch64 and for the version of Python in the folder. A
 cross compiler builds it; an emulator installs and tries it (``packaging/aarch64.py``).
@@ -53,8 +54,6 @@ def main() -> None:
     foreign = Aarch64.at(options.aarch64) if options.aarch64 else None
     versions = (foreign.version,) if foreign else VERSIONS
     output = options.output or ROOT / "dist" / ("cuda" if options.cuda else "")
-    if options.cuda and not shutil.which("nvcc"):
-        sys.exit("nvcc is not on the PATH: CUDA's compiler builds the engine for GPUs")
     cuda = options.architectures if options.cuda else ""
     interpreters = options.python or [name for one in versions if (name := found(one))]
     if not interpreters:
@@ -65,6 +64,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="atlasc-wheels-") as scratch:
         program = Path(scratch) / "program"
         run(sys.executable, ROOT / "packaging" / "try_wheel.py", "make", program)
+        if cuda:
+            find_cuda(Path(scratch) / "cuda")
         for number, interpreter in enumerate(interpreters):
             place = Path(scratch) / str(number)
             wheel = build(interpreter, place, output, cuda, foreign)
@@ -114,6 +115,20 @@ def build(
         [wheel] = mended.glob("*.whl")
     output.mkdir(parents=True, exist_ok=True)
     return Path(shutil.copy(wheel, output))
+
+
+def find_cuda(place: Path) -> None:
+    """CUDA's compiler on the PATH: this machine's, or else PyPI's (``packaging/cuda.txt``)."""
+    if shutil.which("nvcc"):
+        return
+    pinned = ROOT / "packaging" / "cuda.txt"
+    python = environment(sys.executable, place)
+    run(python, "-m", "pip", "install", "-q", "--require-hashes", "--no-deps", "-r", pinned)
+    [toolkit] = place.glob("lib/python3*/site-packages/nvidia/cu13")
+    # nvcc and CMake look for these, which a package cannot hold: it has no links.
+    (toolkit / "lib64").symlink_to("lib")
+    (toolkit / "lib" / "libcudart.so").symlink_to("libcudart.so.13")
+    os.environ["PATH"] = f"{toolkit / 'bin'}{os.pathsep}{os.environ['PATH']}"
 
 
 def version_of_cuda() -> str:

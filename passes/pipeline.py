@@ -320,12 +320,3 @@ class _Choice:
         if not ways:
             raise refused[0]
         return min(ways, key=lambda found: found.cost[0])
-
-
-def require_slots(module: Module) -> None:
-    """Raise AtlasError for a ckks module without the attribute ``slots``."""
-    if "slots" not in module.attributes:
-        raise AtlasError(
-            f"module @{module.name} has no attribute slots",
-            remedy="write {slots = 32768} after its name, or start from the output of pack",
-        )

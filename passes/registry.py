@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import Module
 from atlasc.ir.plugins import loaded, misnamed, plugins
 from atlasc.passes.framework.notation import NAME
 from atlasc.passes.framework.pass_base import Pass, levels_of
@@ -21,7 +19,7 @@ from atlasc.passes.generation.cut_head import CutHead
 from atlasc.passes.generation.decode_step import DecodeStep
 from atlasc.passes.generation.prefill import Prefill
 from atlasc.passes.lowering.forget_calibration import ForgetCalibration
-from atlasc.passes.pipeline import PIPELINE, require_slots
+from atlasc.passes.pipeline import PIPELINE
 
 ALONE: tuple[type[Pass], ...] = (ForgetCalibration, DecodeStep, Prefill, CutHead)
 """Passes of this package that run only in ``atlasc opt``, never in a compilation."""
@@ -57,20 +55,6 @@ def _fault(kind: object, taken: Mapping[str, type[Pass]]) -> str:
     if kind.name in taken:
         return f"its name {kind.name} is taken by another pass"
     return misnamed(kind.name, NAME)
-
-
-def check_level(step: Pass, module: Module) -> None:
-    """Refuse a module at another level than the pass takes, or a ckks module without slots."""
-    if module.level not in levels_of(step):
-        fitting = [kind.name for kind in passes().values() if module.level in levels_of(kind)]
-        raise AtlasError(
-            f"{step.name} works on {' and '.join(levels_of(step))} modules, but @{module.name} is "
-            "at "
-            f"the {module.level} level",
-            remedy=f"passes for this level: {', '.join(fitting)}",
-        )
-    if module.level == "ckks":
-        require_slots(module)
 
 
 def describe(kind: type[Pass]) -> tuple[str, str]:

@@ -7,10 +7,13 @@ import importlib.util
 import itertools
 import os
 import signal
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from tests.suite.made_once import made_once
@@ -39,6 +42,7 @@ os.environ.pop("ATLASC_COSTS", None)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ("tests.suite.durations", "tests.suite.depth", "tests.suite.near")
+_DRAWN = pytest.StashKey[dict[ModuleType, dict[str, Any]]]()
 _BOOTSTRAP_KEYS = pytest.StashKey["KeySet"]()
 BOOTSTRAP_BYTES = 17 * 2**30
 """Free memory that a test with bootstrap keys needs."""
@@ -66,7 +70,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     return Scheduler(config, log)
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
+    session.config.stash[_DRAWN] = {
+        module: {
+            name: value.bit_generator.state
+            for name, value in vars(module).items()
+            if isinstance(value, np.random.Generator)
+        }
+        for module in {item.module for item in session.items if isinstance(item, pytest.Function)}
+    }
     # A full collection of garbage walks all of torch and transformers. What is imported by now
     # stays, so it need not be walked; and what a test allocates is collected less often.
     gc.collect()
@@ -75,6 +87,12 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    # What a test draws does not depend on the tests before it, which two processes share by chance.
+    if isinstance(item, pytest.Function):
+        for name, state in item.config.stash[_DRAWN][item.module].items():
+            getattr(item.module, name).bit_generator.state = state
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
     encrypted = item.get_closest_marker("encrypted") or item.get_closest_marker("bootstrap")
     if encrypted and importlib.util.find_spec("desilofhe") is None:
         pytest.skip("needs desilofhe: pip install desilofhe==1.17.0")

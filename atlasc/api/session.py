@@ -77,6 +77,7 @@ class TextSession:
         self._window, self._target, self._steps, self._note = window, target, steps, note
         self._stack = ExitStack()
         self._roles: tuple[TextClient, Answering] | None = None
+        self._told = False
 
     def __enter__(self) -> TextSession:
         """The session itself; nothing is opened yet."""
@@ -142,8 +143,8 @@ class TextSession:
 
     def _begin(self, client: TextClient, server: Answering) -> None:
         """Take both roles."""
-        for what in filter(None, (client.choice, client.way)):
-            self._note(what, "")
+        if client.choice:
+            self._note(client.choice, "")
         self._roles = client, server
 
     def _opened(self, given: Prompted | None, tokens: int | None) -> tuple[TextClient, Answering]:
@@ -182,8 +183,11 @@ class TextSession:
         elif self._until_end and client.settings.length(0) is None:
             client.most = min(client.most, DEFAULT_STEPS)
         cost = client.cost()
-        for what in filter(None, (client.note, "" if client.finished else f"this turn: {cost}")):
+        way = "" if self._told else client.way  # how many tokens at most, the turn says
+        turn = "" if client.finished else f"this turn: {cost}"
+        for what in filter(None, (way, client.note, turn)):
             self._note(what, "")
+        self._told = True
         if client.computes_prompt:
             with self._steps("computing the prompt", total=100) as shown:
                 client.receive(server.answer(client.request(), shown.report))

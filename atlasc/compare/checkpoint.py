@@ -123,8 +123,8 @@ class Checkpoint:
             self._load()
 
     def _load(self) -> None:
-        arrays = read_npz(self.path, MAX_STATE, what="the checkpoint")
         remedy = "delete the file, and the comparison starts from the beginning"
+        arrays = read_npz(self.path, MAX_STATE, what="the checkpoint", remedy=remedy)
         with explained("the checkpoint cannot be read", self.path, remedy):
             state = parse_json(str(arrays["facts"]), _State)
             self.live = {

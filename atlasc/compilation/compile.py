@@ -73,9 +73,7 @@ class Compiled(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """An nn module with approximations, how they were chosen, and the front of the search, if
-    any.
-    """
+    """An nn module with approximations, how they were chosen, and the front of any search."""
 
     module: Module
     settings: dict[str, Any]
@@ -137,20 +135,22 @@ def compile_model(
             journal=journal, note=note,
         )  # fmt: skip
         inputs = prepared.source.few(MAGNITUDE_INPUTS, prepared.calibration.extremes).arrays
-        lowered, of_text = lower_module(chosen.module, inputs, options, steps), None
-        if options.generate:
-            decoder = Decoder.of(chosen.module, lowered.poly, inputs, head, prefix, options, steps)
-            of_text = text_programs(decoder, options.prefill)
+        lowered = lower_module(chosen.module, inputs, options, steps)
+        # A step inherits no promise of the window: what it adds up from earlier steps is not known.
+        window = replace(lowered.poly, attributes=lowered.poly.attributes.copy())
         if prefix is not None:
             chosen.settings["public_tokens"] = prefix.tokens
         measure = measure_of(prepared.source.model, prepared.traced, options.measure)
-        if chosen.front is not None:
-            measure = chosen.front.measure
+        measure = measure if chosen.front is None else chosen.front.measure
         _promise(lowered, chosen.settings, measure)
         found = tried_program(prepared, chosen.settings, lowered, steps)
         require(found, options.unsafe_at_most)
         chosen.settings["statements"] = [one.to_dict() for one in found]
         _beside(prepared, chosen, lowered, steps)
+        of_text = None
+        if options.generate:
+            decoder = Decoder.of(chosen.module, window, inputs, head, prefix, options, steps)
+            of_text = text_programs(decoder, options.prefill)
         with keeping(journal, output) as kept, steps("writing the bundle"):
             bundle = write_program(
                 output, prepared.source, chosen, prepared.calibration, lowered,

@@ -100,10 +100,11 @@ def _lowered(
             )
 
         lowered = planned_in_memory(lower, options)
+    with steps("bounding the errors of encryption"):
         parameters = cast(ParameterSet, lowered.parameters)
         shape = EngineParameters.of(parameters)
         program = with_noise(lowered.program, parameters.noise_model(), shape)
-        return replace(lowered, program=program)
+    return replace(lowered, program=program)
 
 
 def _seconds(lowered: Lowered) -> float:

@@ -18,6 +18,8 @@ their squares add up.
   slots that fill the interval of the arguments seen in calibration, at least [-1, 1]. The worst
   part of the interval counts, because a sum of a high degree amplifies rounding most at its ends,
   and grows beyond them.
+- Copies of a value that share such a sum have different errors, which pass through it in another
+  way than equal ones (:mod:`atlasc.analyses.shared_sums`).
 - A narrow bootstrap takes the mean of slots that repeat. Errors before it differ from copy to copy
   of a batch of one, so they are averaged: their variance is divided by the number of copies. The
   cubic error of a bootstrap does not: it follows from the value, which is the same in all copies.
@@ -28,24 +30,31 @@ their squares add up.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
 from atlasc.analyses.observed import bootstrap_change
+from atlasc.analyses.shared_sums import excess_gain
 from atlasc.compilation.op_noise import op_noise
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.rewriting import Rewriter
+from atlasc.program.engine import Plaintext
 from atlasc.program.execute import Functions
 from atlasc.program.function import EngineParameters
-from atlasc.program.paterson_stockmeyer import evaluate_plan, plan_chebyshev
+from atlasc.program.paterson_stockmeyer import (
+    Coefficient,
+    evaluate_plan,
+    plan_chebyshev,
+    sum_of_parts,
+)
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.sim import SimEngine
 
 MARGIN = 3.0
 """Factor of the bound over the sum of the sources."""
-_SLOTS, _PARTS = 4096, 8
-"""Number of arguments at which a sum is measured, and parts of their interval."""
+_SLOTS, _POINTS, _PARTS = 4096, 512, 8
+"""Slots in which a sum is measured, the least number of arguments, and parts of their interval."""
 _WITHOUT = ("ckks.input", "ckks.bootstrap", "ckks.chebyshev")
 """Ops whose errors are not counted on their functions."""
 _LEVELS = 40
@@ -106,6 +115,9 @@ def changes(program: Module, noise: NoiseModel, shape: EngineParameters) -> dict
             alike += bootstrap_change(source, 0.0, noise.bootstrap_cubic) ** 2
         elif op.name == "ckks.chebyshev":
             total += (_of_chebyshev(program, op, noise) * gain) ** 2
+            if op.attributes.get("copies"):
+                own = _made_here(op, found, gains)
+                total += own * (_excess(program, op) * gain) ** 2
         if op.name not in _WITHOUT:
             added = op_noise(program.symbols, op, functions[op], noise)
             # A sum rescales none of its operands; a product rescales all.
@@ -143,23 +155,62 @@ def _averaged(program: Module) -> dict[Value, int]:
 def _of_chebyshev(program: Module, op: Op, noise: NoiseModel) -> float:
     coefficients = np.atleast_2d(op.site(program.symbols).constant("coefficients"))
     some = coefficients[:: max(1, len(coefficients) // _FEATURES)]
-    reach = max(1.0, op.operands[0].op.attributes.get("magnitude", 1.0))
-    return max(evaluation_error(tuple(row.tolist()), noise.rescale, reach) for row in some)
+    copies = op.attributes.get("copies", 1)
+    return max(
+        evaluation_error(tuple(row.tolist()), noise.rescale, _reach(op), copies) for row in some
+    )
+
+
+def _excess(program: Module, op: Op) -> float:
+    coefficients = op.site(program.symbols).constant("coefficients")
+    return excess_gain(tuple(coefficients.tolist()), op.attributes["copies"], _reach(op))
+
+
+def _reach(op: Op) -> float:
+    return max(1.0, float(op.operands[0].op.attributes.get("magnitude", 1.0)))
+
+
+def _made_here(op: Op, found: dict[Op, float], gains: dict[Value, float]) -> float:
+    """Variance of the errors of an operand that may differ between its copies: those of the last op
+    that adds any.
+    """
+    source = op.operands[0].op
+    while not found.get(source) and source.operands:
+        source = source.operands[0].op
+    gain = gains.get(source.value, 0.0)
+    return found.get(source, 0.0) / gain**2 if gain else 0.0
 
 
 @lru_cache(maxsize=4096)
-def evaluation_error(coefficients: tuple[float, ...], rescale: float, reach: float) -> float:
-    """Root mean square error of a sum's own products, in the worst part of [-reach, reach]."""
-    plan = plan_chebyshev(coefficients)
+def evaluation_error(
+    coefficients: tuple[float, ...], rescale: float, reach: float, copies: int = 1
+) -> float:
+    """Root mean square error of a sum's own products, in the worst part of [-reach, reach].
+
+    Args:
+        coefficients: of the sum.
+        rescale: see `NoiseModel`.
+        reach: the greatest magnitude of an argument.
+        copies: number of copies of the argument that share the sum.
+    """
+    plan = plan_chebyshev(coefficients, copies)
+    points = max(_SLOTS // copies, _POINTS)
     # Points are denser at both ends, where a sum of a high degree changes fastest.
-    arguments = reach * np.sin(np.linspace(-np.pi / 2, np.pi / 2, _SLOTS))
+    arguments = reach * np.sin(np.linspace(-np.pi / 2, np.pi / 2, points))
     results = []
     # Larger than float64's own rounding, so that it can be measured, but still small.
     scale = 2.0**-20 / rescale if rescale else 1.0
     model = NoiseModel(rescale=rescale * scale)
     for noise in (model, None):
-        engine = SimEngine(_SLOTS, _LEVELS, noise=noise)
-        ciphertext = evaluate_plan(engine, engine.encrypt(arguments, _LEVELS), plan)
-        results.append(engine.decrypt(ciphertext))
+        engine = SimEngine(points * copies, _LEVELS, noise=noise)
+        argument = engine.encrypt(np.tile(arguments, copies), _LEVELS)
+        parts = evaluate_plan(engine, argument, plan, partial(_repeated, points))
+        total = sum_of_parts(engine, parts, copies, points)
+        results.append(engine.decrypt(total)[:points])
     squares = np.square(results[0] - results[1]).reshape(_PARTS, -1).mean(axis=1)
     return float(np.sqrt(squares.max())) / scale
+
+
+def _repeated(times: int, coefficient: Coefficient) -> Plaintext:
+    """A number, or the slots of one number for each copy."""
+    return coefficient if isinstance(coefficient, float) else np.repeat(coefficient, times)

@@ -20,7 +20,7 @@ from atlasc.ir.module import Op
 from atlasc.ir.opdef import Symbol
 from atlasc.program.engine import Engine, Vector
 from atlasc.program.function import Function
-from atlasc.program.plaintexts import Slots, built
+from atlasc.program.plaintexts import Argument, Slots, built
 from atlasc.targets.noise import NoiseModel
 
 _KNOWN = 4096
@@ -181,8 +181,9 @@ class VarianceEngine(Engine[_Variance]):
         self._refuse("bootstrap", "its error is that of the noise model")
 
     def _share(self, slots: Slots) -> float:
-        if any(argument.role == "weight" for argument in slots.arguments):
-            return self._weight * sum(abs(term.factor) ** 2 for term in slots.terms)
+        arrays = [array for _, lookups in slots.terms for array, _ in lookups]
+        if any(type(array) is Argument and array.role == "weight" for array in arrays):
+            return self._weight * sum([abs(factor) ** 2 for factor, _ in slots.terms])
         return self._shares.of(slots)
 
 

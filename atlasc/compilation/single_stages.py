@@ -37,7 +37,7 @@ from atlasc.latency.model import LatencyTarget
 from atlasc.loading.models import load_model
 from atlasc.passes.approximation.approximate import Depth, apply_recipe, apply_settings, depth_of
 from atlasc.passes.calibration.adjusted import adjusted
-from atlasc.passes.framework.pass_base import Pass, run_passes
+from atlasc.passes.framework.pass_base import Pass, require_slots, run_passes
 from atlasc.passes.generation.decode_step import DecodeStep
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import RotationKeys
@@ -46,10 +46,8 @@ from atlasc.passes.pipeline import (
     AfterEach,
     Lowered,
     lower_poly,
-    require_slots,
     to_poly,
 )
-from atlasc.passes.registry import check_level
 from atlasc.polynomials.recipes import recipe as find_recipe
 from atlasc.program.costs import ProgramCosts, program_costs
 from atlasc.progress import Note, Steps, silent
@@ -350,7 +348,6 @@ def read_ir(file: str, standard_input: BinaryIO) -> tuple[Module, bool]:
 def optimised(module: Module, steps: Sequence[Pass], target: Target, after: AfterEach) -> Module:
     """A module after some passes, which know the target's costs of ops and of keys."""
     for step in steps:
-        check_level(step, module)
         equipped = step
         if isinstance(step, PlaceBootstraps):
             slots = module.attributes["slots"]

@@ -36,6 +36,7 @@ from atlasc.runtime.interface import Packed
 CACHE = "cache.npz"
 LARGEST = 256 * GIB
 """Greatest size in bytes of a file of keys and values."""
+DAMAGED = "remove it and have all tokens computed again (--anew), or begin a new session"
 _TEXTS = ("program", "session", "request")
 _SEAL = "sha256"
 
@@ -267,7 +268,7 @@ class StepServer:
     def _file(self) -> dict[str, np.ndarray]:
         """The arrays of the file, which have the right names."""
         assert self._place is not None, "only a file has arrays that are not held"
-        held = read_npz(self._place, LARGEST, what="the keys and values")
+        held = read_npz(self._place, LARGEST, what="the keys and values", remedy=DAMAGED)
         program = held.get("program", np.zeros(0, np.uint8)).tobytes().decode("ascii", "replace")
         if program != self._step.manifest.program:
             raise AtlasError(
@@ -308,4 +309,4 @@ class StepServer:
         return states
 
     def _damaged(self, why: str = "") -> AtlasError:
-        return AtlasError(f"{self._place} is damaged", why=why, remedy="begin a new session")
+        return AtlasError(f"{self._place} is damaged", why=why, remedy=DAMAGED)

@@ -13,6 +13,8 @@ import numpy as np
 from atlasc.generation.processors import NEVER
 from atlasc.loading.generation.settings import Settings
 
+COLDEST = 1e-20
+"""A temperature at which only tokens of equal scores are drawn."""
 TOP_H_TOKENS = 100
 """Tokens that ``top_h`` chooses among."""
 Warper = Callable[[Settings, np.ndarray], np.ndarray]
@@ -44,8 +46,8 @@ def _entropy(likely: np.ndarray) -> np.ndarray:
 
 
 def temperature(settings: Settings, scores: np.ndarray) -> np.ndarray:
-    """Divides the scores."""
-    return scores / np.float32(settings.temperature)
+    """Divides the scores; below ``COLDEST`` the quotients would not be finite."""
+    return scores / np.float32(max(settings.temperature, COLDEST))
 
 
 def top_h(settings: Settings, scores: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from atlasc.calibration.measure import nonlinear_ops
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
-from atlasc.latency.outline import Outline, Polynomial, outline
+from atlasc.latency.outline import Outline, outline
 from atlasc.latency.segments import (
     ProgramSegment,
     SegmentedProgram,
@@ -42,7 +42,7 @@ from atlasc.passes.pipeline import (
     to_poly,
 )
 from atlasc.polynomials.description import Approximation
-from atlasc.program.costs import PrimitiveCosts
+from atlasc.program.costs import Polynomial, PrimitiveCosts
 from atlasc.targets.base import Target
 from atlasc.targets.costs import BOOTSTRAPS, costs_of
 from atlasc.targets.parameters import ParameterSet

@@ -24,11 +24,17 @@ from numpy.typing import NDArray
 from atlasc.calibration.measure import nonlinear_ops
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
-from atlasc.latency.outline import Polynomial
+from atlasc.passes.lowering.packing.packer import copies_of
 from atlasc.passes.lowering.placement.elimination import Factors
-from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, LevelNode
+from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, LevelNode, Way
 from atlasc.passes.lowering.placement.min_plus import INFINITY, Pieces, Table, plus
-from atlasc.program.costs import PrimitiveCosts, Profile, op_profiles, seconds_by_level
+from atlasc.program.costs import (
+    Polynomial,
+    PrimitiveCosts,
+    Profile,
+    op_profiles,
+    seconds_by_level,
+)
 from atlasc.program.engine import LEAST_COPIES
 
 UNIT = 2.0**-24
@@ -50,6 +56,7 @@ class Piece:
         ciphertexts: number of ciphertexts of the result.
         narrow: whether the slots of the result repeat often.
         open: number of the open Chebyshev sum in the segment; None for any other op.
+        copies: number of copies of the operand that may share the open sum.
     """
 
     operands: tuple[int, ...]
@@ -58,6 +65,7 @@ class Piece:
     ciphertexts: int = 0
     open: int | None = None
     narrow: bool = False
+    copies: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +142,7 @@ def cut(
         for op in inside:
             piece = Piece(tuple(number[v.op] - start for v in op.operands if v.op in number))
             if op in opened:
-                piece = replace(piece, open=opened[op])
+                piece = replace(piece, open=opened[op], copies=copies_of(op.value))
             elif op.result is not None:
                 depth, profile = op.levels(packed.symbols), profile_of(op)
                 piece = replace(piece, depth=depth, profile=profile)
@@ -241,7 +249,12 @@ class Tables:
             each = seconds_by_level(profile, depth, costs, chain.max_level)
             return tuple(calls * one for one in each)
 
-        self._seconds_by_level = seconds
+        @cache
+        def shared(polynomial: Polynomial, copies: int, calls: int) -> Way | None:
+            found = polynomial.shared(copies, costs, chain.max_level)
+            return None if found is None else Way(found.depth, found.times(calls))
+
+        self._seconds_by_level, self._shared = seconds, shared
 
     def start(self, ciphertexts: int) -> NDArray[np.float64]:
         """Seconds by level of the fresh input, [levels]."""
@@ -270,13 +283,14 @@ class Tables:
     def _solve(self, segment: ProgramSegment, polynomials: tuple[Polynomial, ...]) -> Table:
         graph = LevelGraph([LevelNode("entering", refreshable=False)])
         for piece in segment.pieces:
-            depth, profile, calls = piece.depth, piece.profile, 1
+            depth, profile, calls, other = piece.depth, piece.profile, 1, None
             if piece.open is not None:
                 polynomial = polynomials[piece.open]
-                depth, profile, calls = polynomial.depth, polynomial.profile, piece.ciphertexts
+                depth, profile, calls = polynomial.depth, polynomial.profile(), piece.ciphertexts
+                other = self._shared(polynomial, piece.copies, calls)
             cost = self._seconds_by_level(profile, depth, calls)
             node = LevelNode("piece", piece.operands, depth, cost, piece.ciphertexts)
-            graph.add(replace(node, narrow=piece.narrow))
+            graph.add(replace(node, narrow=piece.narrow, other=other))
         if not segment.last:
             graph.add(LevelNode("leaving", (len(segment.pieces),), refreshable=False))
         factors = Factors(graph, self._pieces)

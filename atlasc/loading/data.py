@@ -72,7 +72,9 @@ def inputs_of(
             - one or several images: see :func:`atlasc.loading.images.inputs.images_in_memory`;
             - one or several recordings: see :func:`atlasc.loading.audio.inputs.audio_in_memory`;
             - the output of a tokenizer, or other columns by name; a DataFrame or a Series, a data
-              set of `datasets`, a loader or another iterable of rows or of batches;
+              set of `datasets` or of torch, or another iterable of rows. Only what cannot be
+              indexed, as a loader, may have batches. Where the model reads arrays, a row or a batch
+              may be a mapping, an array, or a tuple of an array and its label or labels;
             - an array or a tensor of the model's main input, or a mapping by input name as in
             `.npz`; - `Inputs`.
         model: the model with its tokenizer, vocabulary, image size and preprocessing.
@@ -109,16 +111,13 @@ def inputs_of(
     if main == IDS and (rows := _rows(known)):
         named = {f"data[{number}]": row for number, row in enumerate(rows)}
         return _from_rows(named, model, lengths, partial)
-    if isinstance(known, Sequence) and known and all(isinstance(row, Mapping) for row in known):
-        with explained("the data cannot be turned into arrays"):
-            known = memory.stacked(known, main) or known
-    given = known if isinstance(known, Mapping) else {main: known}
+    rank = 4 if main == "pixel_values" else None
     remedy = f"give {main} as one array of equal rows; {OTHER_LENGTHS}"
     with explained("the data cannot be turned into an array", remedy=remedy):
-        arrays = {
-            str(name): np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
-            for name, value in given.items()
-        }
+        if isinstance(known, Sequence) and known:
+            known = memory.stacked(known, main, memory.yields_batches(data), rank) or known
+        given = known if isinstance(known, Mapping) else {main: known}
+        arrays = {str(name): memory.array_of(value) for name, value in given.items()}
     if main in arrays and arrays[main].dtype.kind not in "biuf":
         raise AtlasError(
             f"data is a {type(data).__name__}, which cannot be turned into inputs",

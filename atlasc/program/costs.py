@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.opdef import symbols_in
 from atlasc.program.counting_engine import (
     CostKind,
+    Counted,
     CountingEngine,
     Counts,
     counts_of,
@@ -22,6 +25,7 @@ from atlasc.program.counting_engine import (
 from atlasc.program.execute import Functions, execute
 from atlasc.program.function import EngineParameters, Function
 from atlasc.program.live_engine import LiveEngine, Peaks
+from atlasc.program.paterson_stockmeyer import evaluate_plan, plan_chebyshev, sum_of_parts
 from atlasc.program.rotation_plan import RotationPlan
 
 PrimitiveCosts = Mapping[tuple[CostKind, int], float]
@@ -75,6 +79,17 @@ class ProgramCosts:
     def constants(self) -> int:
         """Bytes of the program's arrays."""
         return sum(array.nbytes for array in self.module.arrays_used().values())
+
+    @cached_property
+    def copied(self) -> int:
+        """Most bytes of the arrays of one op, of which a device has copies: in 32 bits or more."""
+        arrays = self.module.symbols
+        used = ({one.name for one in symbols_in(op.attributes)} for op in self.module.ops)
+        sums = (
+            sum(arrays[name].size * max(arrays[name].dtype.itemsize, 4) for name in names)
+            for names in used
+        )
+        return max(sums, default=0)
 
 
 def live_ciphertexts(module: Module) -> Peaks:
@@ -138,15 +153,21 @@ class CriticalPath(NamedTuple):
 def critical_path(module: Module) -> CriticalPath:
     """The path that consumes most levels from an input to an output.
 
-    An op counts as nonlinear if it was expanded from a nonlinear function (``part``).
+    An op counts as nonlinear if it was expanded from a nonlinear function (``part``). The level
+    that copies take to share a sum does not count, because the placement had it to spare.
     """
-    deepest = module.depths()
+
+    def needed(op: Op) -> int:
+        shared = op.name == "ckks.chebyshev" and "copies" in op.attributes
+        return op.levels(module.symbols) - shared
+
+    deepest = module.depths(needed)
     ends = [op.operands[0] for op in module.outputs]
     value: Value | None = max(ends, key=lambda end: deepest[end])
     per_layer: dict[Layer, tuple[int, int]] = {}
     while value is not None:
         op = value.op
-        consumed = op.levels(module.symbols)
+        consumed = needed(op)
         nonlinear, total = per_layer.get(op.layer, (0, 0))
         counted = consumed if "part" in op.attributes else 0
         per_layer[op.layer] = (nonlinear + counted, total + consumed)
@@ -198,3 +219,71 @@ def op_costs(
     profile = op_profiles(module)
     table = cache(lambda profile, depth: seconds_by_level(profile, depth, costs, levels))
     return lambda op: table(profile(op), op.levels(module.symbols))
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    """A Chebyshev sum, as far as it affects costs: ``pattern`` has a 1 for each non-zero
+    coefficient; ``channels`` says whether coefficients are vectors with one element per channel.
+    """
+
+    pattern: bytes
+    channels: bool = False
+
+    @staticmethod
+    def of(coefficients: NDArray[np.float64]) -> Polynomial:
+        """The polynomial of coefficients [degree + 1], or [C, degree + 1] if channels differ."""
+        present = np.atleast_2d(np.asarray(coefficients) != 0.0).any(axis=0)
+        return Polynomial(present.tobytes(), np.ndim(coefficients) > 1)
+
+    @property
+    def depth(self) -> int:
+        """Number of levels that the polynomial takes."""
+        return (len(self.pattern) - 1).bit_length()
+
+    def profile(self, copies: int = 1) -> Profile:
+        """Primitives by levels below the entry, for one ciphertext whose copies share the sum."""
+        return _polynomial_profile(self, copies)
+
+    def shared(self, most: int, costs: PrimitiveCosts, levels: int) -> Shared | None:
+        """The number of copies, ``most`` or less, that share the sum at the least cost, if this
+        costs less than the whole sum in every copy; None if it does not.
+
+        The highest of ``levels`` decides, because all costs grow with the level in the same way.
+        """
+        depth, one = self.depth + 1, seconds_by_level(self.profile(), self.depth, costs, levels)
+        if self.channels or depth > levels:
+            return None
+        least = min(most, 1 << max(self.depth - 1, 0))
+        found = [
+            Shared(copies, depth, seconds_by_level(self.profile(copies), depth, costs, levels))
+            for copies in (2**bits for bits in range(1, least.bit_length()))
+        ]
+        best = min(found, key=lambda shared: shared.seconds[levels], default=None)
+        return best if best is not None and best.seconds[levels] < one[levels] else None
+
+
+class Shared(NamedTuple):
+    """A Chebyshev sum that copies of its argument share: levels, and seconds by entry level."""
+
+    copies: int
+    depth: int
+    seconds: tuple[float, ...]
+
+    def times(self, ciphertexts: int) -> tuple[float, ...]:
+        """Seconds of several ciphertexts."""
+        return tuple(ciphertexts * one for one in self.seconds)
+
+
+@lru_cache(maxsize=4096)
+def _polynomial_profile(polynomial: Polynomial, copies: int) -> Profile:
+    # No two coefficients are equal, as in real sums, so that no difference vanishes.
+    kept = np.frombuffer(polynomial.pattern, dtype=np.bool_)
+    coefficients = kept / np.arange(1, len(kept) + 1)
+    plan = plan_chebyshev(coefficients[None] if polynomial.channels else coefficients, copies)
+    engine = CountingEngine(2 * copies, plan.levels)
+    sum_of_parts(engine, evaluate_plan(engine, Counted(plan.levels), plan), copies, 1)
+    counted = engine.counts[engine.scope].primitives
+    return frozenset(
+        ((primitive, plan.levels - level), calls) for (primitive, level), calls in counted.items()
+    )

@@ -21,9 +21,9 @@ from atlasc.program.plaintexts import Slots
 from atlasc.program.transform_work import TransformKind, TransformTerm, TransformWork
 
 CostKind = Literal[
-    "encrypt", "decrypt", "add", "add_plain", "negate", "times_i", "rescale", "mul", "mul_lazy",
-    "square", "mul_plain", "mul_scalar", "rotate", "rotate_hoisted", "hoist", TransformKind,
-    "bootstrap", "bootstrap_one", "bootstrap_narrow",
+    "encrypt", "decrypt", "add", "add_plain", "add_scalar", "negate", "times_i", "rescale", "mul",
+    "mul_lazy", "square", "mul_plain", "mul_scalar", "rotate", "rotate_hoisted", "hoist",
+    TransformKind, "bootstrap", "bootstrap_one", "bootstrap_narrow",
 ]  # fmt: skip
 """Names of counted primitives. ``level`` is that of the (lower) operand; for ``bootstrap`` that of
 the result.
@@ -243,7 +243,7 @@ class CountingEngine(Engine[Counted]):
 
     add = sub = _same_level("add")
     negate, times_i = _same_level("negate"), _same_level("times_i")
-    add_plain = _same_level("add_plain")
+    _add_vector, _add_scalar = _same_level("add_plain"), _same_level("add_scalar")
     mul, square, _mul_lazy = _product("mul"), _product("square"), _product("mul_lazy")
     _mul_vector, _mul_scalar = _product("mul_plain"), _product("mul_scalar")
 
@@ -254,6 +254,11 @@ class CountingEngine(Engine[Counted]):
         for term in terms:
             total = self.add(total, term)
         return total
+
+    def add_plain(self, ciphertext: Counted, value: Any) -> Counted:
+        """Counts a number as ``add_scalar``, everything else as ``add_plain``."""
+        number = isinstance(value, (float, int))
+        return self._add_scalar(ciphertext) if number else self._add_vector(ciphertext)
 
     def mul_plain(self, ciphertext: Counted, value: Any) -> Counted:
         """Counts a number as ``mul_scalar``, everything else as ``mul_plain``."""

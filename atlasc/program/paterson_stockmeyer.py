@@ -10,6 +10,12 @@ A dense sum of degree 2^p - 1 takes 2^b + 2^(p-b) + p - 4 products of ciphertext
 18 for 63, 53 for 511 and the best b. The products of one sum are relinearized together, which
 leaves 10, 15 and 38 relinearizations. Sources: Paterson and Stockmeyer 1973; Han and Ki 2020 (the
 Chebyshev basis); Bossuat et al. 2021, section 3 (the leading quotients).
+
+The argument may repeat in 2^k copies. Split k times, P is the sum of 2^k parts: each is a piece of
+degree below g = 2^(p-k), times some of the factors T_g, T_2g, T_4g, ... Every copy evaluates one
+part. The coefficients of the pieces become vectors over the copies, and so do factors: T in the
+copies whose part has it, 1 in the others. The sum over the copies is P. This takes k rotations, and
+one level more, because a factor is masked. Degree 511 takes 17 relinearizations with 32 copies.
 """
 
 from __future__ import annotations
@@ -25,7 +31,7 @@ from numpy.typing import NDArray
 from atlasc.program.engine import Ct, Engine
 
 Coefficient: TypeAlias = float | NDArray[np.float64]
-"""A coefficient: a number, or one number for each channel."""
+"""A coefficient: a number, or one number for each channel or for each copy of the argument."""
 
 
 class Sum(NamedTuple):
@@ -45,38 +51,50 @@ class Sum(NamedTuple):
     products: list[tuple[int, int]]
 
 
+class Factor(NamedTuple):
+    """T_giant in the copies where ``chosen`` is 1, and 1 in those where it is 0."""
+
+    giant: int
+    chosen: NDArray[np.float64]
+
+
 @dataclass(frozen=True)
 class ChebyshevPlan:
-    """A plan to evaluate one Chebyshev sum: powers, then sums; the last sum is the result.
+    """A plan to evaluate one Chebyshev sum: powers, then sums; the last sum is the result, or in
+    each copy of the argument the first factor of one part.
 
     Attributes:
         powers: index -> (left, right) in order of computation, with index = left + right and
             left >= right: T_index = 2 T_left T_right - T_(left - right).
         sums: see `Sum`.
+        factors: the other factors of the parts; empty where every copy evaluates all of the sum.
     """
 
     powers: dict[int, tuple[int, int]]
     sums: list[Sum]
+    factors: tuple[Factor, ...] = ()
 
     @property
     def levels(self) -> int:
         """Levels from the argument to the result."""
-        return self.sums[-1].depth
+        return self.sums[-1].depth + len(self.factors)
 
     @property
     def ciphertext_products(self) -> int:
         """Number of products of two ciphertexts."""
-        return len(self.powers) + sum(len(s.products) for s in self.sums)
+        return len(self.powers) + sum(len(s.products) for s in self.sums) + len(self.factors)
 
     @property
     def relinearisations(self) -> int:
-        """Number of relinearizations: one for each power, and one for each sum with products."""
-        return len(self.powers) + sum(bool(s.products) for s in self.sums)
+        """Number of relinearizations: one for each power, each sum with products, and each
+        factor.
+        """
+        return len(self.powers) + sum(bool(s.products) for s in self.sums) + len(self.factors)
 
     @property
     def scalar_products(self) -> int:
         """Number of products of a ciphertext and a coefficient."""
-        return sum(len(s.terms) for s in self.sums)
+        return sum(len(s.terms) for s in self.sums) + len(self.factors)
 
 
 def depth_of_power(index: int) -> int:
@@ -84,7 +102,9 @@ def depth_of_power(index: int) -> int:
     return (index - 1).bit_length() if index > 1 else 0
 
 
-def plan_chebyshev(coefficients: Sequence[float] | NDArray[np.float64]) -> ChebyshevPlan:
+def plan_chebyshev(
+    coefficients: Sequence[float] | NDArray[np.float64], copies: int = 1
+) -> ChebyshevPlan:
     """The cheapest plan over all numbers of baby steps.
 
     Its cost counts products, and relinearizations as about three products each. Coefficients that
@@ -94,24 +114,56 @@ def plan_chebyshev(coefficients: Sequence[float] | NDArray[np.float64]) -> Cheby
     Args:
         coefficients: [degree + 1], or [channels, degree + 1]: one plan serves all channels, with
             vectors as coefficients.
+        copies: number of copies of the argument that share the sum, a power of two of at most half
+            of the least one above the degree. The coefficients are then one vector.
 
     Raises:
-        ValueError: there are no coefficients, or one is not finite.
+        ValueError: there are no coefficients, one is not finite, or the copies are too many.
     """
     values = np.asarray(coefficients, dtype=np.float64).T
     if values.ndim not in (1, 2) or values.size == 0 or not np.isfinite(values).all():
         raise ValueError("coefficients must be non-empty vectors of finite numbers")
-    levels = (len(values) - 1).bit_length()
-    plans = [_plan(values, levels, 2**baby - 1) for baby in range(1, max(levels, 1) + 1)]
+    levels, factors = (len(values) - 1).bit_length(), tuple[Factor, ...]()
+    if copies > 1:
+        values = parts(values, copies).T
+        giant, levels = len(values), levels - copies.bit_length() + 2
+        factors = tuple(
+            Factor(giant << bit, (np.arange(copies) >> bit & 1).astype(np.float64))
+            for bit in range(copies.bit_length() - 1)
+        )
+    plans = [_plan(values, levels, 2**baby - 1, factors) for baby in range(1, max(levels, 1) + 1)]
     return min(
         plans, key=lambda p: (3 * p.relinearisations + p.ciphertext_products, p.scalar_products)
     )
 
 
-def _plan(coefficients: NDArray[np.float64], levels: int, largest_baby: int) -> ChebyshevPlan:
+def parts(coefficients: NDArray[np.float64], copies: int) -> NDArray[np.float64]:
+    """The pieces of the parts of a sum, ``[copies, g]``. Bit i of the number of a part says whether
+    T_(g 2^i) is a factor of it.
+
+    Raises:
+        ValueError: the coefficients are no vector, or the copies are too many or no power of two.
+    """
+    length = 1 << (len(coefficients) - 1).bit_length()
+    if coefficients.ndim != 1 or copies & (copies - 1) or not 1 <= copies <= length // 2:
+        raise ValueError(f"{copies} copies cannot share a sum of shape {coefficients.shape}")
+    found = np.pad(coefficients, (0, length - len(coefficients)))[None]
+    while len(found) < copies:
+        giant = found.shape[1] // 2
+        quotient, rest = _divided(found.T, giant)
+        found = np.stack([rest.T, quotient.T], 1).reshape(-1, giant)
+    return found
+
+
+def _plan(
+    coefficients: NDArray[np.float64],
+    levels: int,
+    largest_baby: int,
+    factors: tuple[Factor, ...] = (),
+) -> ChebyshevPlan:
     """The plan for coefficients [degree + 1, ...] with baby steps up to ``largest_baby``."""
     sums: list[Sum] = []
-    needed: set[int] = set()
+    needed = {factor.giant for factor in factors}
 
     def split(c: NDArray[np.float64], depth: int) -> int:
         """Add the sums for these coefficients, available at `depth`; return the position of the
@@ -123,13 +175,10 @@ def _plan(coefficients: NDArray[np.float64], levels: int, largest_baby: int) -> 
             if top <= largest_baby and depth_of_power(top) < depth:
                 break
             giant = 1 << (top.bit_length() - 1)
-            # c = quotient T_giant + remainder, from T_(g+j) = 2 T_g T_j - T_(g-j).
-            quotient, c = 2.0 * c[giant : top + 1], c.copy()
-            quotient[0], c[giant:] = c[giant], 0.0
+            quotient, c = _divided(c[: top + 1], giant)
             if top == giant:  # a quotient that is a number adds a term, not a product
                 lone.append((_coefficient(quotient, 0), giant))
                 continue
-            c[2 * giant - top : giant] -= quotient[:0:-1] / 2.0
             products.append((split(quotient, depth - 1), giant))
             needed.add(giant)
         terms = [(_coefficient(c, j), j) for j in _present(c) if j > 0] + lone
@@ -138,7 +187,17 @@ def _plan(coefficients: NDArray[np.float64], levels: int, largest_baby: int) -> 
         return len(sums) - 1
 
     split(coefficients, levels)
-    return ChebyshevPlan(_powers(needed), sums)
+    return ChebyshevPlan(_powers(needed), sums, factors)
+
+
+def _divided(c: NDArray[np.float64], giant: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Quotient and remainder by T_giant of the sums with coefficients [up to 2 giant, ...]: T_(g+j)
+    = 2 T_g T_j - T_(g-j).
+    """
+    quotient, rest = 2.0 * c[giant:], c[:giant].copy()
+    quotient[0] = c[giant]
+    rest[giant - len(quotient) + 1 :] -= quotient[:0:-1] / 2.0
+    return quotient, rest
 
 
 def _coefficient(c: NDArray[np.float64], index: int) -> Coefficient:
@@ -196,7 +255,8 @@ def evaluate_plan(
         plaintext: turns a coefficient into the engine's plaintext.
 
     Returns:
-        A ciphertext `plan.levels` levels below `ct`.
+        A ciphertext `plan.levels` levels below `ct`; with factors, the parts of the sum
+        (`sum_of_parts`).
 
     Raises:
         AtlasError: the ciphertext has fewer levels than the plan takes (from the engine).
@@ -243,4 +303,17 @@ def evaluate_plan(
         powers[index] = power(*parts)
     for step in plan.sums:
         sums.append(total(step))
-    return sums[-1]
+    result = sums[-1]
+    for giant, chosen in plan.factors:
+        masked = engine.mul_plain(powers[giant], plaintext(chosen))
+        result = engine.mul(result, engine.add_plain(masked, plaintext(1.0 - chosen)))
+    return result
+
+
+def sum_of_parts(engine: Engine[Ct], parts: Ct, copies: int, period: int) -> Ct:
+    """Σ over the copies of an argument, which lie ``period`` slots apart, in every copy: the sum
+    whose parts they evaluated.
+    """
+    for bit in range(copies.bit_length() - 1):
+        parts = engine.add(parts, engine.rotate(parts, period << bit))
+    return parts

@@ -155,12 +155,25 @@ class Slots:
 
     def rolled(self, amount: int) -> Slots:
         """Rotate as ``numpy.roll``: slot i moves to slot i + amount."""
+        return self.along(None, 0, amount)
 
-        def moved(lookup: Lookup) -> Lookup:
-            return Lookup(lookup.array, tuple((t, r - amount) for t, r in lookup.places))
-
-        terms = ((factor, map(moved, lookups)) for factor, lookups in self.terms)
-        return Slots(tuple(Term(factor, tuple(moved)) for factor, moved in terms))
+    def along(self, table: Table | None, steps: int, amount: int) -> Slots:
+        """With a table rotated further, so that slot i uses its entry of slot i + steps; then
+        rotated as :meth:`rolled`.
+        """
+        # A program has millions of plaintexts, and lists are faster than generators.
+        return Slots(
+            tuple([
+                Term(factor, tuple([
+                    Lookup(array, tuple([
+                        (one, rotation - amount + (steps if one is table else 0))
+                        for one, rotation in places
+                    ]))
+                    for array, places in lookups
+                ]))
+                for factor, lookups in self.terms
+            ])
+        )  # fmt: skip
 
     @property
     def arguments(self) -> list[Argument]:

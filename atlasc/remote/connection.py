@@ -28,7 +28,13 @@ from atlasc.remote.asking import Asking, NoAnswer, Saw, cancelled, not_lost
 from atlasc.remote.folders import default_folder
 from atlasc.remote.keys import own_keys, upload_keys
 from atlasc.remote.link import Link, address
-from atlasc.remote.programs import Texts, chosen_program, client_part, text_part
+from atlasc.remote.programs import (
+    Texts,
+    chosen_program,
+    client_part,
+    require_kind,
+    text_part,
+)
 from atlasc.remote.runs import Run, left_runs, new_run
 from atlasc.remote.texts import RemoteServer, RemoteSession
 from atlasc.remote.trust import Trust, write_record
@@ -104,22 +110,10 @@ class Connection:
                 reached.
         """
         with atlas_errors():
-            self.require_no_text()
+            require_kind(self.facts.model, self.texts is not None, text=False)
             given = self.bundle.load_inputs(inputs, long, partial=True).tell(note)
             return self.ask(
                 given, strict=strict, unchecked=unchecked, note=note, steps=steps_for(progress)
-            )
-
-    def require_no_text(self) -> None:
-        """Refuse a program that generates text, which answers no single queries.
-
-        Raises:
-            AtlasError: it does.
-        """
-        if self.texts is not None:
-            raise AtlasError(
-                f"{self.facts.model} of this service generates text",
-                remedy="give the address to the command generate; in Python use session()",
             )
 
     def ask(
@@ -207,11 +201,8 @@ class Connection:
 
     def session(self, folder: str | Path | None = None, **options: Any) -> RemoteSession:
         """A text of several turns, if the service generates text: :class:`RemoteSession`."""
-        if self.texts is None:
-            raise AtlasError(
-                f"{self.facts.model} of this service generates no text",
-                remedy="give the address to the command query; in Python use query()",
-            )
+        require_kind(self.facts.model, self.texts is not None, text=True)
+        assert self.texts is not None
         server = RemoteServer(self._link, self.texts.programs, self.keys)
         options = {"note": warned, "errors": atlas_errors} | options
         return RemoteSession(self.client, server, self.texts, _path(folder), **options)
@@ -350,9 +341,16 @@ def connected(
     authority: Path | None,
     note: Note,
     upload: bool = True,
+    text: bool | None = None,
     steps: Steps,
 ) -> Connection:
-    """As :func:`connect`, with progress by steps; ``upload``: have the service take the keys."""
+    """As :func:`connect`, with progress by steps.
+
+    Args:
+        upload: have the service take the keys.
+        text: whether the program is to generate text, or not to; another one is refused before keys
+            are made and sent. None: any.
+    """
     given = token or os.environ.get(TOKEN_VARIABLE, "")
     if not given:
         raise AtlasError(
@@ -368,8 +366,10 @@ def connected(
         facts = next(one for one in config.programs if one.model == facts.model)
     bundle = client_part(link, facts, place, record, trust=trust, steps=steps)
     new = record is None or record.program != facts.program
-    texts = None
-    if POSITION in publics_of(bundle):
+    texts, generates = None, POSITION in publics_of(bundle)
+    if text is not None:
+        require_kind(facts.model, generates, text=text)
+    if generates:
         key, take = trust.key(place, record), new or trust.update
         texts = text_part(link, facts, place, bundle, key, take=take, steps=steps)
     if new:

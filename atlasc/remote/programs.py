@@ -301,3 +301,21 @@ def _differences(
 def _short(value: object) -> str:
     text = "–" if value is None else str(value)
     return text if len(text) <= 40 else f"{text[:16]}…"
+
+
+def require_kind(model: str, generates: bool, *, text: bool) -> None:
+    """Refuse a program that generates text where single queries are asked, and the other way round.
+
+    Raises:
+        AtlasError: ``generates`` is not ``text``.
+    """
+    if generates and not text:
+        raise AtlasError(
+            f"{model} of this service generates text",
+            remedy="give the address to the command generate; in Python use session()",
+        )
+    if text and not generates:
+        raise AtlasError(
+            f"{model} of this service generates no text",
+            remedy="give the address to the command query; in Python use query()",
+        )

@@ -132,7 +132,7 @@ def memory_parts(counts: Counts, parameters: ParameterSet, costs: ProgramCosts) 
     level = counts.conjugation_level
     return parameters.memory_parts(
         costs.rotation_keys(counts), _product_level(counts), None if level < 0 else level,
-        costs.live, costs.constants,
+        costs.live, costs.copied if parameters.device else costs.constants,
     )  # fmt: skip
 
 

@@ -54,20 +54,32 @@ class Store:
         audit: who changed tokens and keys.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Open a folder, or make it.
+    def __init__(self, folder: Path, *, make: bool = True) -> None:
+        """Open a folder. Nothing is written into one that is refused.
+
+        Args:
+            make: whether a folder without a state gets one; if not, it is refused.
 
         Raises:
-            AtlasError: it cannot be written, is open to others, or is of another version.
+            AtlasError: it cannot be written, is open to others, is of another version, or has no
+                state.
         """
         self.folder, self._lock, self.audit = folder, Lock(), Audit(folder)
+        path = folder / DATABASE
+        if not make and not os.path.exists(path):
+            raise AtlasError(
+                f"there is no state of a service in {folder}",
+                why=f"it has no {DATABASE}",
+                remedy="give the --state of atlasc serve; serve and tokens --add make a new one",
+            )
+        if folder.is_dir():
+            require_private(folder)
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for name in ("keys", "jobs", "texts"):
                 (folder / name).mkdir(mode=0o700, exist_ok=True)
             if not os.access(folder, os.W_OK | os.X_OK):  # also of a disk that is read-only
                 raise PermissionError(errno.EACCES, "it cannot be written")
-            path = folder / DATABASE
             # Never opened beside SQLite: closing a file of the database gives up this process's
             # locks on it, and another process would then take the database for unused.
             with suppress(FileExistsError):
@@ -78,8 +90,7 @@ class Store:
                 why=error.strerror or str(error),
                 remedy="choose a folder of your own with --state",
             ) from None
-        for private in (folder, path):
-            require_private(private)
+        require_private(path)
         try:
             self._open(path)
         except (sqlite3.Error, UnicodeDecodeError) as error:  # of a message, too

@@ -229,6 +229,7 @@ def _common(engine: Any, ct: Any, other: Any) -> Actions:
         "decrypt": lambda: engine.decrypt(ct),
         "rotate": lambda: engine.rotate(ct, 1),
         "mul_scalar": lambda: engine.mul_plain(ct, 0.3),
+        "add_scalar": lambda: engine.add_plain(ct, 0.3),
         "add": lambda: engine.add(ct, other),
         "negate": lambda: engine.negate(ct),
         "times_i": lambda: engine.times_i(ct),

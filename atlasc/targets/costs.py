@@ -1,10 +1,10 @@
 """Seconds of the primitives at a parameter set: measured at some levels, fitted in between.
 
 A key switch at level l works with d digits on p = r + k primes (r of the ciphertext, k special
-primes): d p products with the key, and about p transforms before and after. All other primitives
-are linear in the primes of the ciphertext. This gives the form of a cost as a function of the
-level. Its few constants are fitted to the table for each ring degree; at measured parameter sets
-the fit is bent to pass through the measured seconds.
+ones that it computes with): d p products with the key, and about p transforms before and after. All
+other primitives are linear in the primes of the ciphertext. This gives the form of a cost as a
+function of the level. Its few constants are fitted to the table for each ring degree; at measured
+parameter sets the fit is bent to pass through the measured seconds.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ SUBSTITUTES: dict[CostKind, tuple[CostKind, ...]] = {
 }
 """What a ``transform`` consists of on an engine that has none of its own. By a table without
 seconds of its kinds it costs as much."""
+LIKE: dict[CostKind, CostKind] = {"add_scalar": "add_plain"}
+"""Kinds that a table may not tell apart. By a table without seconds of one it costs as the other
+does."""
 KEY_SWITCHES = ("rotate", "rotate_hoisted", "hoist", "mul", "square", KEY, *SUBSTITUTES)
 """Primitives whose cost grows with the digits of a key switch, or with the special primes; others
 are linear in the primes of a ciphertext."""
@@ -82,8 +85,10 @@ class FittedCosts:
             one = found.one_seconds if primitive != "bootstrap" else None
             more = self._more_work(primitive)
             return (narrow or one or found.seconds) * more * needs.landing(primitive, level)
-        if primitive in SUBSTITUTES and not any(primitive in one for one in self._sets.values()):
-            return sum(self.cost(part, level) for part in SUBSTITUTES[primitive])
+        if not any(primitive in one for one in self._sets.values()):
+            if primitive in SUBSTITUTES:
+                return sum(self.cost(part, level) for part in SUBSTITUTES[primitive])
+            primitive = LIKE.get(primitive, primitive)  # type: ignore[call-overload]
         if primitive not in self._curves:
             self._curves[primitive] = self._curve(primitive)
         return float(self._curves[primitive][level])
@@ -161,7 +166,8 @@ def _terms(parameters: ParameterSet, primitive: str, level: int) -> NDArray[np.f
     residues = float(parameters.residues(level))
     if primitive not in KEY_SWITCHES:
         return scale * np.array([0.0, residues, 1.0])
-    primes = residues + parameters.special_primes
+    special = parameters.special_primes if primitive == KEY else parameters.special_at(level)
+    primes = residues + special
     digits = parameters.digits(level)
     return scale * np.array([digits * primes, primes, 1.0])
 
@@ -214,9 +220,10 @@ def relative_costs(parameters: ParameterSet) -> PrimitiveCosts:
     On average, the key switches of a bootstrap have half of the primes that it consumes.
     """
     table: dict[tuple[CostKind, int], float] = {}
-    special, needs = parameters.special_primes, parameters.needs
+    needs = parameters.needs
 
     def work(level: int) -> dict[CostKind, float]:
+        special = parameters.special_at(level)
         return relative_work(parameters.residues(level), special, parameters.digits(level))
 
     middle = work((parameters.max_level + len(parameters.moduli.primes)) // 2)["rotate"]
@@ -249,4 +256,5 @@ def relative_work(residues: int, special: int, digits: int) -> dict[CostKind, fl
         "add_plain": TRANSFORM * residues,
     }
     found = {name: known.get(name, 2.0 * residues) for name in COST_KINDS}
+    found |= {name: found[other] for name, other in LIKE.items()}
     return found | {name: sum(found[part] for part in SUBSTITUTES[name]) for name in SUBSTITUTES}

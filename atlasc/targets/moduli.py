@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+
+DIGIT_ROOM = 10
+"""Bits by which the special primes that are left to a key switch exceed its only digit. The key's
+error then adds 2^-10 of what it would add to a digit as large as they are, far less than what the
+division rounds. `digit_room` of ``runtime_cuda/ckks/ring/chain.hpp``."""
 
 
 @dataclass(frozen=True)
@@ -39,3 +45,19 @@ def digit_bits(sizes: Iterable[int], most: int) -> list[int]:
         else:
             digits.append(bits)
     return digits
+
+
+def special_for(sizes: Sequence[int], special: Sequence[int]) -> int:
+    """Number of special primes, the first ones, that a key switch of atlasc's engine computes with.
+    All of them, but where it has one digit that is shorter than they are.
+
+    Args:
+        sizes: bits of the primes of a ciphertext.
+        special: bits of all special primes.
+    """
+    if len(digit_bits(sizes, sum(special))) > 1:
+        return len(special)
+    wanted = sum(sizes) + DIGIT_ROOM
+    return next(
+        (n for n, bits in enumerate(accumulate(special), 1) if bits >= wanted), len(special)
+    )

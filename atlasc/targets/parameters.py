@@ -234,6 +234,10 @@ class ParameterSet(_Fields):
         """Number of digits of the decomposition in a key switch at ``level``."""
         return -(-self.residues(level) // self.special_primes)
 
+    def special_at(self, level: int) -> int:
+        """Number of special primes that a key switch at ``level`` computes with."""
+        return self.special_primes
+
     def residues(self, level: int) -> int:
         """Number of primes of a ciphertext at ``level``."""
         return level + self.base_primes
@@ -276,13 +280,14 @@ class ParameterSet(_Fields):
     @property
     def digit_ratios(self) -> list[list[float]]:
         """For each digit of a key switch at level 0, 1, ...: its modulus over that of the special
-        primes.
+        primes that the level computes with.
 
         Sizes in bits decide, because each prime is the greatest of its size."""
-        primes, special = self.moduli.primes[: self.max_level + 1], sum(self.moduli.special)
+        primes, special = self.moduli.primes, self.moduli.special
+        used = [sum(special[: self.special_at(level)]) for level in range(self.max_level + 1)]
         return [
-            [2.0 ** min(bits - special, 0) for bits in digit_bits(primes[: level + 1], special)]
-            for level in range(len(primes))
+            [2.0 ** min(bits - most, 0) for bits in digit_bits(primes[: level + 1], sum(special))]
+            for level, most in enumerate(used)
         ]
 
     @property
@@ -332,7 +337,7 @@ class ParameterSet(_Fields):
             rotations: amount -> level of each rotation key; shared keys belong to the bootstrap.
             relinearization_level, conjugation_level: levels of these two keys; None: no key.
             live: the ciphertexts when memory peaks; None assumes eight at the top level.
-            constants: bytes of the program's arrays, which lie in the machine's memory.
+            constants: bytes of the program's arrays in this memory.
         """
         needs = self.needs
         others = needs.key_levels or (relinearization_level, conjugation_level)
@@ -341,7 +346,7 @@ class ParameterSet(_Fields):
             "rotation_keys": sum(map(self.key_bytes, own)),
             "other_keys": sum(self.key_bytes(level) for level in others if level is not None),
             "ciphertexts": self.live_bytes({None: {self.max_level: 8}} if live is None else live),
-            "constants": 0 if self.device else constants,
+            "constants": constants,
             "library": self.library_bytes * self.ring_degree // 2**16,
             **needs.memory,
         }

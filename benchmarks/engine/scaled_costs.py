@@ -1,131 +1,218 @@
-"""The cost table of the target ``cuda``, scaled by counted work from what an H200 was measured at.
+"""The cost table of the target ``cuda``: counted launches at the seconds of a model of an H200.
 
-    python -m benchmarks.engine.scaled_costs
+    python -m benchmarks.engine.scaled_costs             writes the table
+    python -m benchmarks.engine.scaled_costs --errors    the model's seconds over those measured
 
-The table was measured with primes of up to 60 bits and transforms in 64-bit integers
-(``h200_costs_60_bits.json``). The target now has primes below 2^50, whose transforms are
-computed in double precision on such a GPU. So the fit of the old table says how each primitive
-differs between the two parameter sets, and its limbs are transformed faster by what was measured
-for a transform alone. Products of rotated ciphertexts take fewer instructions than when they were
-measured. A measurement on a GPU replaces the table (docs/costs.md).
+The stand-in of a GPU (docs/gpu.md) counts the launches of the calls that a calibration times, and
+of bootstraps, for each parameter set. Their seconds follow from a model that is fitted to a profile
+of an H200 (`benchmarks.engine.kernel_seconds`), and those of primitives from the calls, by the same
+equations as in a measurement (`benchmarks.engine.table`). Encryption, decryption and keys keep the
+measured seconds of 60-bit primes (``h200_costs_60_bits.json``). A measurement on a GPU replaces the
+table (docs/costs.md).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from atlasc.program.counting_engine import Counts, counts_of
 from atlasc.targets.cost_table import Bootstrap, CostTable, Measured, load, shipped_place
 from atlasc.targets.costs import KEY, FittedCosts
+from atlasc.targets.cpu.calibration import CpuCalibrator
 from atlasc.targets.cuda import CudaParameters
+from benchmarks.engine.kernel_seconds import Launch, Model, Recorded, errors, recorded
+from benchmarks.gpu.building import build, place_of
+from benchmarks.gpu.bundles import parameter_set
+from benchmarks.gpu.commands import output_of
+from benchmarks.gpu.machine import EMULATED
 
 MEASURED = Path(__file__).with_name("h200_costs_60_bits.json")
-INTEGERS, DOUBLES = 1.55e-6, 0.85e-6
-"""Measured seconds of the transform of a limb of 2^16 numbers, of 480 limbs at once."""
-INSTRUCTIONS = 5.9 / 25
-"""Machine instructions of a product of rotated ciphertexts, of those when it was measured."""
-BOOTSTRAP_OF_TWO = 45.4e-3
-"""Measured seconds of a bootstrap of two with `fifteen_levels_40`, transforms in integers."""
+SENT = 16e9
+"""Bytes a second that the host sends to the device: a quarter of what PCIe 5.0 carries, and not
+measured."""
 NOTE = (
-    "scaled by counted work from a measurement with 60-bit primes, integer transforms and "
-    "slower products of rotated ciphertexts "
+    "counted, not measured: today's launches, at the seconds of a model that is fitted to a "
+    "profile of an H200; encrypt, decrypt and keys as measured with 60-bit primes "
     "(python -m benchmarks.engine.scaled_costs)"
 )
 SETS = (
     CudaParameters(14, 6, 1), CudaParameters(15, 14, 2), CudaParameters(16, 28, 6),
     CudaParameters.bootstrapped(),
 )  # fmt: skip
+CLIENTS = ("encrypt", "decrypt")
+WAITS = ("mul_lazy", "mul_scalar")
+"""Calls that launch nothing: a term of a sum is computed with the sum."""
+OTHER = ("mul_plain", "add_plain", "transform_dense", "add_scalar", *WAITS)
+"""Primitives whose calls do other work than when they were measured."""
+LIMIT = 600
 
 
 class WideParameters(CudaParameters):
-    """What was measured: primes of up to 60 bits."""
+    """What was measured: primes of up to 60 bits, and key switches with all special primes."""
 
     prime_bits = 60
     named = "fourteen_levels"
 
+    def special_at(self, level: int) -> int:
+        """All of them."""
+        return self.special_primes
 
-def transforms(parameters: CudaParameters, level: int) -> dict[str, float]:
-    """Limbs that each primitive transforms at a level; see `atlasc.targets.ckks.traffic`.
 
-    Primitives that encode a vector spend their time elsewhere.
+@dataclass(frozen=True)
+class Counted:
+    """What the stand-in counts of a call or a bootstrap.
+
+    Attributes:
+        launches: of kernels.
+        sent: bytes that the host would send for a program. The vectors of calls have numbers of 64
+            bits, and weights have 32.
     """
-    own, special = parameters.residues(level), parameters.special_primes
-    wide, digits = own + special, parameters.digits(level)
-    hoist = digits * wide  # all back, and each digit to the primes that are not its own
-    divide, rescale = 2 * (special + own), 2 * (1 + own)
-    product = hoist + 2 * special
+
+    launches: list[Launch]
+    sent: float = 0.0
+
+    @classmethod
+    def of(cls, printed: Mapping[str, Any]) -> Counted:
+        """What a line of the program ``launches`` says."""
+        sent = printed["kernels"].get("copies", {}).get("bytes", 0.0)
+        return cls([Launch(*one) for one in printed["launches"]], sent / 2)
+
+    def seconds(self, model: Model) -> float:
+        """As if nothing overlapped."""
+        return model.seconds(self.launches) + self.sent / SENT
+
+
+def counted(program: Path, *words: object) -> dict[str, Counted]:
+    """Name -> what is counted by a command of the program ``launches``."""
+    printed = output_of([program, *words], LIMIT).splitlines()
+    lines = (json.loads(line) for line in printed)
+    return {one["name"]: Counted.of(one) for one in lines}
+
+
+def primitives(
+    parameters: CudaParameters, calls: Mapping[str, Counted], model: Model, old: FittedCosts
+) -> dict[str, dict[int, float]]:
+    """Seconds of each primitive at the levels of the calls.
+
+    Args:
+        calls: name and level, as in "rotate 5" -> what is counted.
+        old: the measured seconds of what is not counted.
+    """
+    seconds: dict[str, dict[int, float]] = {}
+    for name, call in calls.items():
+        action, level = name.split()
+        seconds.setdefault(action, {})[int(level)] = call.seconds(model)
+    limb, top = 8 * parameters.ring_degree, old.parameters.max_level
+    for level in seconds["add"]:
+        # Both factors of a product, or a term and its sum.
+        read = Launch(1, "Combine", 0, 4 * limb * parameters.residues(level))
+        latency = model.of(Launch(1, "Combine", 0, 0))
+        for name in WAITS:
+            seconds.setdefault(name, {})[level] = model.of(read) - latency
+        for name in CLIENTS:
+            seconds.setdefault(name, {})[level] = old.cost(name, min(level, top))
+    made = dict.fromkeys(seconds["mul_plain"], 0.0)
+    key = {parameters.max_level: old.cost(KEY, top)}
+    return {KEY: key, **CpuCalibrator().costs({**seconds, "vectors": made})}
+
+
+def made(launches: Path, sets: Path, of: Recorded, old: CostTable) -> CostTable:
+    """The table by what a build of the stand-in counts.
+
+    Args:
+        launches: the program.
+        sets: folder for the file of the set with a bootstrap.
+        of: what was measured of kernels.
+        old: what was measured of primitives.
+    """
+    model, shares = of.today(), errors_of_primitives(of)
+    file = parameter_set(sets, 16)
+    wide = [WideParameters.from_dict(one.parameters) for one in old.sets]
+    olds = {(one.log_ring_degree, bool(one.bootstrap)): FittedCosts(old, one) for one in wide}
+    measured = []
+    for one in SETS:
+        numbers = (one.log_ring_degree, one.max_level, one.special_primes)
+        words = (file,) if one.bootstrap else numbers
+        known = olds[one.log_ring_degree, bool(one.bootstrap)]
+        calls = counted(launches, "calls", *words)
+        found = primitives(one, calls, model, known)
+        measured.append(Measured(one.to_dict(), raised(found, shares)))
+    kinds = {
+        name: model.of_bootstrap(one.launches)
+        for name, one in counted(launches, "bootstraps", file).items()
+    }
+    assert old.bootstrap is not None
+    bootstrap = Bootstrap(
+        kinds["bootstrap_two"], old.bootstrap.key_seconds, False, kinds["bootstrap_one"],
+        kinds["bootstrap_narrow_one"],
+    )  # fmt: skip
+    return replace(old, sets=tuple(measured), bootstrap=bootstrap, note=NOTE, path=None)
+
+
+def raised(
+    found: Mapping[str, Mapping[int, float]], shares: Mapping[str, Mapping[int, float]]
+) -> dict[str, dict[int, float]]:
+    """Prices that are not below what the model missed: where it gave a primitive fewer seconds than
+    were measured, the price is as many times higher. The levels of both have the same order.
+    """
     return {
-        "rescale": rescale, "mul": product, "square": product, "hoist": hoist,
-        "rotate_hoisted": divide, "rotate": hoist + divide,
-        "transform_giant": special + own + hoist, "transform_result": divide, KEY: digits * wide,
+        name: {
+            level: seconds / min(1.0, share)
+            for (level, seconds), share in zip(
+                of_levels.items(), shares.get(name, dict.fromkeys(of_levels, 1.0)).values(),
+                strict=True,
+            )
+        }
+        for name, of_levels in found.items()
     }  # fmt: skip
 
 
-def of_counts(parameters: CudaParameters, counts: Counts) -> float:
-    """Limbs that some counted work transforms."""
-    return sum(
-        calls * transforms(parameters, level).get(kind, 0.0)
-        for (kind, level), calls in counts.primitives.items()
-    )
+def errors_of_primitives(of: Recorded) -> dict[str, dict[int, float]]:
+    """Primitive -> level -> predicted over measured seconds, of the set that was profiled. Of an
+    addition at a low level nothing was measured but noise.
+    """
+    old = load(MEASURED)
+    one = next(one for one in old.sets if one.parameters["bootstrap"])
+    parameters = WideParameters.from_dict(one.parameters)
+    calls = {name: Counted(launches) for name, launches in of.calls.items()}
+    found = primitives(parameters, calls, of.model(), FittedCosts(old, parameters))
+    compared = set(found) - {*OTHER, *CLIENTS, KEY}
+    return {
+        name: {level: found[name][level] / one.seconds[name][level] for level in found[name]}
+        for name in sorted(compared)
+    }
 
 
-def saved(limbs: float, parameters: CudaParameters) -> float:
-    """Seconds by which so many limbs are transformed faster."""
-    size = parameters.log_ring_degree
-    return limbs * (INTEGERS - DOUBLES) * 2.0 ** (size - 16) * size / 16
-
-
-def of_limbs(fit: FittedCosts, parameters: CudaParameters, primitive: str, level: int) -> float:
-    """Seconds of a primitive that grow with its limbs; the others encode its plaintext."""
-    top = parameters.max_level
-    slope = (fit.cost(primitive, top) - fit.cost(primitive, 1)) / (top - 1)
-    return slope * (parameters.residues(level) + parameters.special_primes)
-
-
-def scaled(table: CostTable) -> CostTable:
-    """The table of the new parameter sets."""
-    sets = []
-    measured = (WideParameters.from_dict(one.parameters) for one in table.sets)
-    olds = {(one.log_ring_degree, bool(one.bootstrap)): one for one in measured}
-    for new in SETS:
-        old = olds[new.log_ring_degree, bool(new.bootstrap)]
-        before, fit, other = (FittedCosts(table, old) for _ in range(3))
-        fit._measured = other._measured = {}  # not bent to what was measured
-        other.parameters = new
-        seconds: dict[str, dict[int, float]] = {}
-        for primitive in table.sets[0].seconds:
-            for level in sorted({1, new.max_level // 4, new.max_level // 2, new.max_level}):
-                at = min(level, old.max_level)
-                more = other.cost(primitive, level) / fit.cost(primitive, at)
-                full = before.cost(primitive, at) * more
-                faster = full - saved(transforms(new, level).get(primitive, 0.0), new)
-                if primitive == "transform_product":
-                    faster -= (1 - INSTRUCTIONS) * of_limbs(other, new, primitive, level)
-                # No less than half: conversions and memory take the rest.
-                seconds.setdefault(primitive, {})[level] = max(faster, full / 2)
-        sets.append(Measured(new.to_dict(), seconds))
-    return replace(table, sets=tuple(sets), bootstrap=bootstrap(table), note=NOTE, path=None)
-
-
-def bootstrap(table: CostTable) -> Bootstrap:
-    """Seconds of bootstraps. All kinds take as much longer with integers as one of two did."""
-    old, new = table.bootstrap, CudaParameters.bootstrapped()
-    assert old is not None and old.one_seconds is not None and old.narrow_seconds is not None
-    one, two = new.circuit(new.slots)
-    narrow = new.circuit(new.slots // 32)[0]
-    with_integers = BOOTSTRAP_OF_TWO / old.seconds
-    kinds = ((old.seconds, two), (old.one_seconds, one), (old.narrow_seconds, narrow))
-    found = [
-        seconds * with_integers - saved(of_counts(new, counts_of(circuit)), new)
-        for seconds, circuit in kinds
-    ]
-    return Bootstrap(found[0], old.key_seconds, False, found[1], found[2])
+def print_errors() -> None:
+    """Predicted over measured seconds, of what the model is not fitted to."""
+    of = recorded()
+    for name, share in errors(of).items():
+        print(f"{name:20} {share:.2f}")
+    for name, shares in errors_of_primitives(of).items():
+        print(
+            f"{name:20} {' '.join(f'{share:5.2f} at {level}' for level, share in shares.items())}"
+        )
 
 
 def main() -> None:
     """Write the table that atlasc ships."""
-    table = scaled(load(MEASURED))
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.engine.scaled_costs", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--folder", type=Path, default=Path("build/gpu"), help="for builds")
+    parser.add_argument("--errors", action="store_true", help="print those of the model, and end")
+    given = parser.parse_args()
+    if given.errors:
+        print_errors()
+        return
+    build("cuda", EMULATED, given.folder)
+    launches = place_of("cuda", EMULATED, given.folder) / "launches"
+    table = made(launches, given.folder / "bundles", recorded(), load(MEASURED))
     shipped_place("cuda").write_text(table.text(), encoding="utf-8")
     print(table.bootstrap)
 

@@ -223,10 +223,25 @@ declare_ckks("ckks.mul_plain",
              levels=1)  # fmt: skip
 
 
-declare_ckks("ckks.chebyshev", "Chebyshev sum on (−1, 1), Paterson–Stockmeyer.", "x", first_layout,
+def _chebyshev(site: Site) -> Layout:
+    layout, copies = first_layout(site), site.attributes.get("copies")
+    if copies is not None:
+        shape = site.constant_shape("coefficients")
+        require(len(shape) == 1, "copies share a sum whose coefficients are one vector")
+        power = copies >= 2 and not copies & (copies - 1)
+        require(power and 2 * copies <= 1 << chebyshev_levels(site),
+                f"{copies} copies cannot share a sum of {shape[-1]} coefficients")  # fmt: skip
+        require(copies <= layout.copies, f"the operand has {layout.copies} copies, not {copies}")
+    return layout
+
+
+declare_ckks("ckks.chebyshev", "Chebyshev sum on (−1, 1), Paterson–Stockmeyer.", "x", _chebyshev,
              A("coefficients", "floats or symbol",
                "[degree + 1] or [features, degree + 1], T₀ first"),
-             levels=chebyshev_levels)  # fmt: skip
+             A("copies", "int", "copies of the operand that share the sum, for one level more",
+               optional=True),
+             levels=lambda site: chebyshev_levels(site) + ("copies" in site.attributes),
+             )  # fmt: skip
 
 
 def _rotate_sum(site: Site) -> Layout:

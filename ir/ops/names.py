@@ -137,7 +137,8 @@ class Attributes(TypedDict, total=False):
     # [degree + 1] or [channels, degree + 1], T₀ first; [degree + 1] or [features, degree + 1], T₀
     # first
     coefficients: Symbol | list[float]
-    # diagonals that one product computes in the copies of a row; more than 1 take a level
+    # copies of the operand that share the sum, for one level more; diagonals that one product
+    # computes in the copies of a row; more than 1 take a level
     copies: int
     # padding blocks copy block 0 (else they are zero)
     copy_padding: bool

@@ -3,12 +3,13 @@
 A pass is a frozen dataclass that declares its place in the pipeline; its fields are its options.
 
 Metadata of a field: ``option=False`` for data that cannot be given as text; ``parse=function`` for
-a text that is not read by the field's type.
+a text that is not read by the field's type; ``within=(least, greatest)`` for a number.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -133,6 +134,20 @@ class Pass:
     makes: ClassVar[tuple[Analysis, ...]] = ()
     when: ClassVar[When] = "always"
 
+    def __post_init__(self) -> None:
+        """Refuse a number outside of its bounds, from a text or from Python."""
+        for one in dataclasses.fields(self):  # type: ignore[arg-type]
+            if "within" not in one.metadata:
+                continue
+            (least, greatest), value = one.metadata["within"], getattr(self, one.name)
+            if not least <= value <= greatest:
+                raise AtlasError(
+                    f"option {one.name.replace('_', '-')} of pass {self.name} cannot be {value}",
+                    why=f"it is {least} or more"
+                    if greatest == math.inf
+                    else f"it is from {least} to {greatest}",
+                )
+
     @classmethod
     def for_goal(cls, goal: Goal) -> Pass:
         """The pass with the options that suit a goal."""
@@ -188,8 +203,13 @@ def run_passes(
     *,
     after_each: Callable[[Pass, Module, Report], None] | None = None,
 ) -> Module:
-    """Run passes in order; the verifier runs after each, and an AtlasError names the pass."""
+    """Run passes in order; the verifier runs after each, and an AtlasError names the pass.
+
+    A pass that takes another level than the module's is refused, and so is a ckks module without
+    slots.
+    """
     for step in passes:
+        _require_level(step, module)
         report = Report()
         module = _without_stale(step.run(module, report), step)
         try:
@@ -203,6 +223,26 @@ def run_passes(
         if after_each is not None:
             after_each(step, module, report)
     return module
+
+
+def _require_level(step: Pass, module: Module) -> None:
+    if module.level not in levels_of(step):
+        raise AtlasError(
+            f"{step.name} works on {' and '.join(levels_of(step))} modules, but @{module.name} is "
+            f"at the {module.level} level",
+            remedy="atlasc opt --list has the levels of each pass",
+        )
+    if module.level == "ckks":
+        require_slots(module)
+
+
+def require_slots(module: Module) -> None:
+    """Raise AtlasError for a ckks module without the attribute ``slots``."""
+    if "slots" not in module.attributes:
+        raise AtlasError(
+            f"module @{module.name} has no attribute slots",
+            remedy="write {slots = 32768} after its name, or start from the output of pack",
+        )
 
 
 def _without_stale(module: Module, step: Pass) -> Module:

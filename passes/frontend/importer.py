@@ -65,6 +65,7 @@ class Importer:
     Attributes:
         node: the current node.
         known: values of the evaluated constant nodes.
+        numbers: inputs of integers that are read as numbers.
         same: copies, casts between floats and similar nodes -> the node that they copy.
         batch: extent of the first axis of the inputs.
         padding: the ids and that of padding, if the public mask replaces comparisons of ids.
@@ -90,7 +91,9 @@ class Importer:
         self.zeroed: list[str] = []
         self.batch = min((fx.shape(node)[0] for node in self.inputs if fx.shape(node)), default=1)
         chosen = without_choices(graph, fx.classify(graph, self.inputs), self.known)
-        self.same = {**chosen, **fx.part_sums(graph), **fx.remove_identities(graph)}
+        self.numbers = fx.numbers_among(self.inputs)
+        identities = fx.remove_identities(graph, self.numbers)
+        self.same = {**chosen, **fx.part_sums(graph), **identities}
         self.kinds = fx.classify(graph, self.inputs)
         self.padding = public_masks(graph, self.inputs, self.kinds, self.known)
         if self.padding is not None:
@@ -252,7 +255,7 @@ class Importer:
                 "name": name,
                 "shape": list(fx.shape(node)),
                 "side": "public" if name == fx.PUBLIC_INPUT else "client",
-                "dtype": "f64" if fx.is_float(node) else "i64",
+                "dtype": "f64" if fx.is_float(node) or node in self.numbers else "i64",
             }
             self.values[node] = self.module.add("nn.input", [], attributes, name=name)
         return self.values[node]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
 import numpy as np
 
+from atlasc.ir.bounds import MAX_INTEGER
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.facts import MAGNITUDES, NOISE_GAINS, observed
 from atlasc.ir.layout import Layout
@@ -51,7 +52,7 @@ class Pack(Pass):
     keeps = (MAGNITUDES, NOISE_GAINS)
     slots: int = 32768
     features_low: bool = False
-    most_sums: int = MOST_SUMS
+    most_sums: int = field(default=MOST_SUMS, metadata={"within": (1, MAX_INTEGER)})
     fewer_keys: bool = False
 
     @classmethod

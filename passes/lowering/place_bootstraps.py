@@ -10,16 +10,18 @@ from dataclasses import dataclass, field, replace
 
 from atlasc.analyses.bounds import RANGE, SEEN
 from atlasc.analyses.observed import bootstrap_change, program_change
+from atlasc.analyses.shared_sums import excess_gain
+from atlasc.ir.bounds import MAX_INTEGER, MAX_LEVEL
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.facts import MAGNITUDES, NOISE_GAINS
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.ops.names import OpName
 from atlasc.ir.rewriting import Rewriter
 from atlasc.passes.framework.pass_base import Goal, Pass, Report
-from atlasc.passes.lowering.packing.packer import is_alone
-from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, LevelNode
+from atlasc.passes.lowering.packing.packer import copies_of, is_alone
+from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, LevelNode, Way
 from atlasc.passes.lowering.placement.placement import Placement, place
-from atlasc.program.costs import PrimitiveCosts, op_costs
+from atlasc.program.costs import Polynomial, PrimitiveCosts, Shared, op_costs
 from atlasc.program.counting_engine import CostKind
 
 FILLED = (SEEN, 0.9, 0.95, 0.98, 1.0)
@@ -44,6 +46,8 @@ class PlaceBootstraps(Pass):
     magnitude is not known. Inputs unlike the calibration get room (`SEEN`), if a placement allows
     it.
 
+    With costs, copies of a value share its polynomial where this saves time. It takes a level more.
+
     Attributes:
         levels: level after a bootstrap, or all levels of a chain without bootstraps.
         bootstrap: whether the backend can bootstrap.
@@ -67,16 +71,16 @@ class PlaceBootstraps(Pass):
     takes = "ckks"
     needs = (MAGNITUDES, NOISE_GAINS)
     keeps = (MAGNITUDES, NOISE_GAINS)
-    levels: int = 14
+    levels: int = field(default=14, metadata={"within": (0, MAX_LEVEL)})
     bootstrap: bool = True
-    batch: int = 1
+    batch: int = field(default=1, metadata={"within": (1, MAX_INTEGER)})
     costs: PrimitiveCosts | None = field(default=None, metadata={"option": False})
-    error: float = 0.0
-    cubic: float = 0.0
-    narrow: int = 0
-    lowest: int = 0
-    landings: int = 0
-    lanes: int = 1
+    error: float = field(default=0.0, metadata={"within": (0, math.inf)})
+    cubic: float = field(default=0.0, metadata={"within": (0, math.inf)})
+    narrow: int = field(default=0, metadata={"within": (0, MAX_INTEGER)})
+    lowest: int = field(default=0, metadata={"within": (0, MAX_LEVEL)})
+    landings: int = field(default=0, metadata={"within": (0, MAX_LEVEL)})
+    lanes: int = field(default=1, metadata={"within": (1, MAX_INTEGER)})
 
     @classmethod
     def for_goal(cls, goal: Goal) -> PlaceBootstraps:
@@ -142,10 +146,6 @@ class PlaceBootstraps(Pass):
 
     def solve(self, module: Module) -> tuple[Placement, dict[Op, int]]:
         """The best placement of a module, and the node of each op that has a node."""
-        if self.levels < 0:
-            raise AtlasError(f"a chain cannot have {self.levels} levels")
-        if self.batch < 1:
-            raise AtlasError(f"a bootstrap cannot refresh {self.batch} ciphertexts")
         for largest in FILLED:
             graph, nodes = self.graph(module, largest * RANGE)
             try:
@@ -156,7 +156,7 @@ class PlaceBootstraps(Pass):
                     raise
                 continue
             break
-        return self._precise(graph, nodes, cheapest), nodes
+        return self._precise(module, graph, nodes, cheapest), nodes
 
     def graph(self, module: Module, largest: float = RANGE) -> tuple[LevelGraph, dict[Op, int]]:
         """The abstract graph of a packed module, and the node of each op that has a node. Values of
@@ -186,9 +186,32 @@ class PlaceBootstraps(Pass):
                     op.attributes.get("magnitude", unknown) <= largest and not is_alone(op.value),
                     self.levels if given else None,
                     self._period(op) is not None,
+                    self._way(module, op),
                 )
                 nodes[op] = graph.add(node)
         return graph, nodes
+
+    def _way(self, module: Module, op: Op) -> Way | None:
+        """The evaluation of a polynomial by the copies of its operand, if it may cost less."""
+        found = self._shared(module, op)
+        return found and Way(found.depth, found.times(op.value.ciphertext.ciphertexts))
+
+    def _shared(self, module: Module, op: Op) -> Shared | None:
+        if self.costs is None or op.name != "ckks.chebyshev":
+            return None
+        coefficients = op.site(module.symbols).constant("coefficients")
+        most = copies_of(op.value)
+        return Polynomial.of(coefficients).shared(most, self.costs, self.levels)
+
+    def _apart(self, module: Module, op: Op) -> float:
+        """Change of the outputs by errors of a bootstrap that differ between copies, if these share
+        a polynomial.
+        """
+        gain, shared = self.error * op.attributes.get("noise_gain", 0.0), self._shared(module, op)
+        if not gain or shared is None:
+            return 0.0
+        coefficients = op.site(module.symbols).constant("coefficients")
+        return gain * excess_gain(tuple(coefficients.tolist()), shared.copies)
 
     def _period(self, op: Op) -> int | None:
         """Number of slots after which an op's result repeats, if it is bootstrapped narrowly."""
@@ -197,7 +220,9 @@ class PlaceBootstraps(Pass):
         layout = op.value.ciphertext.layout
         return layout.period if self.narrow * layout.period <= layout.slots else None
 
-    def _precise(self, graph: LevelGraph, nodes: dict[Op, int], cheapest: Placement) -> Placement:
+    def _precise(
+        self, module: Module, graph: LevelGraph, nodes: dict[Op, int], cheapest: Placement
+    ) -> Placement:
         """The cheapest placement with a tolerated error, or that of least error within the cost
         limit.
 
@@ -205,13 +230,19 @@ class PlaceBootstraps(Pass):
         limit the total error falls and the cost rises.
         """
         errors = {node: bootstrap_change(op, self.error, self.cubic) for op, node in nodes.items()}
+        apart = {node: self._apart(module, op) for op, node in nodes.items()}
 
         def noise(placement: Placement) -> float:
             """Change of the outputs by the errors of all bootstraps."""
-            return math.hypot(*(errors[node] for node in placement.bootstraps))
+            bootstraps = placement.bootstraps
+            read = (i for i in placement.others if graph.nodes[i].operands[0] in bootstraps)
+            return math.hypot(*map(errors.__getitem__, bootstraps), *map(apart.__getitem__, read))
 
         if noise(cheapest) <= TOLERANCE:
             return cheapest
+        if cheapest.others:  # errors matter, and copies that share a polynomial may add some
+            alone = LevelGraph([node.ways[0] for node in graph.nodes])
+            return self._precise(module, alone, nodes, place(alone, self.chain))
         limits = sorted(set(errors.values()))
         low, high, best = 0, len(limits) - 1, cheapest
         while low < high:
@@ -273,7 +304,9 @@ class PlaceBootstraps(Pass):
                 level = op.attributes.get("level", placement.entry_levels[nodes[op]])
                 if op.name == "ckks.output" and "level" not in op.attributes:
                     level = min(level, ANSWERED)
-                rewriter.copy(op, [at(operand, level) for operand in op.operands])
+                shared = self._shared(module, op) if nodes[op] in placement.others else None
+                attributes = shared and {**op.attributes, "copies": shared.copies}
+                rewriter.copy(op, [at(operand, level) for operand in op.operands], attributes)
         return rewriter.module
 
 

@@ -36,12 +36,12 @@ CkksEngine::CkksEngine(std::unique_ptr<Ground> ground, Role role)
     ground_->memory->on_pressure([this] {
         repeated_->clear();
         cache_->clear();
+        encoder_->clear();
     });
 }
 
 CkksEngine::CkksEngine(const CkksEngine& whole, int level)
-    : ground_(std::make_unique<Ground>(landed(whole.ring_.chain(), level),
-                                       whole.ground_->memory)),
+    : ground_(std::make_unique<Ground>(*whole.ground_, level)),
       ring_(ground_->ring),
       role_{whole.role_.identity, std::nullopt, whole.role_.keys},
       encoder_(whole.encoder_),
@@ -168,7 +168,7 @@ Ciphertext CkksEngine::add_plain(const Ciphertext& handle, const Plaintext& valu
         return summed(std::move(total), x.level, x.scale);
     }
     std::vector<std::shared_ptr<const Plain>> kept;
-    const PlainValues plain = encoded({&value}, {x.scale}, limbs, false, false, kept)[0];
+    const PlainValues plain = encoded({&value}, {x.scale}, limbs, 0, false, kept)[0];
     auto polys = std::make_shared<Polys>(shifted(ring_, *words_of(x), plain, limbs));
     return held(std::move(polys), x.level, limbs, x.scale);
 }
@@ -219,7 +219,7 @@ Ciphertext CkksEngine::dot_plain(const Ciphertexts& xs, const std::vector<Plaint
             scales.push_back(target / operands.back().scale);
         }
         std::vector<std::shared_ptr<const Plain>> kept;
-        const auto plains = encoded(slots, scales, limbs, false, false, kept);
+        const auto plains = encoded(slots, scales, limbs, 0, false, kept);
         std::vector<PlainTerm> terms;
         for (std::size_t at = 0; at < operands.size(); ++at) {
             const Polys& x = *operands[at].polys;
@@ -245,10 +245,10 @@ PlainValues CkksEngine::of_own_primes(PlainValues values, std::size_t limbs) con
 
 std::vector<PlainValues> CkksEngine::encoded(
     const std::vector<const Plaintext*>& values, const std::vector<double>& scales,
-    std::size_t limbs, bool extended, bool again,
+    std::size_t limbs, std::size_t special, bool again,
     std::vector<std::shared_ptr<const Plain>>& kept) const {
     const std::size_t all = ring_.chain().gap.key_limb(limbs - 1) + 1;
-    kept = cache_->encoded(values, scales, all, extended, again);
+    kept = cache_->encoded(values, scales, all, special, again);
     std::vector<PlainValues> found;
     for (const auto& plain : kept) {
         keep_for_graph(plain);

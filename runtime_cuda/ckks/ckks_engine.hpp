@@ -11,9 +11,9 @@
 #include "atlasc/backend.hpp"
 #include "atlasc/record.hpp"
 #include "ckks/keys/role.hpp"
-#include "ckks/plaintext_cache.hpp"
+#include "ckks/plaintexts/plaintext_cache.hpp"
 #include "ckks/repeated.hpp"
-#include "ckks/ring/encoder.hpp"
+#include "ckks/plaintexts/encoder.hpp"
 #include "ckks/value.hpp"
 
 namespace atlasc::ckks {
@@ -121,7 +121,7 @@ private:
     /// Plaintexts, for as long as `kept` has them; see PlaintextCache.
     std::vector<PlainValues> encoded(const std::vector<const Plaintext*>& values,
                                      const std::vector<double>& scales, std::size_t limbs,
-                                     bool extended, bool again,
+                                     std::size_t special, bool again,
                                      std::vector<std::shared_ptr<const Plain>>& kept) const;
 
     std::unique_ptr<Ground> ground_;

@@ -26,8 +26,9 @@ double CkksEngine::pending_scale(int level) const {
 }
 
 bool CkksEngine::is_pending(const Value& x) const {
-    return x.level < ring_.chain().top() && x.limbs == pending_limbs(x.level) &&
-           x.scale == pending_scale(x.level);
+    // Where a landing left out the primes of the level above, nothing divides by them.
+    const std::size_t limbs = pending_limbs(x.level);
+    return limbs > limbs_of(x.level) && x.limbs == limbs && x.scale == pending_scale(x.level);
 }
 
 Ciphertext CkksEngine::summed(Combination sum, int level, double scale) const {
@@ -111,9 +112,10 @@ void CkksEngine::settled(const Ciphertexts& handles) const {
             for (const Polys*& operand : operands) {
                 operand = operand != nullptr ? operand : &*next++;
             }
+            const std::size_t limbs = limbs_of(level + 1);
             std::vector<Polys> found =
-                parts == 3 ? relinearised(ring_, operands, *role_.keys->relinearisation,
-                                          limbs_of(level + 1), level + 1)
+                parts == 3 ? relinearised(ring_.switching(limbs), operands,
+                                          *role_.keys->relinearisation, limbs, level + 1)
                            : rescaled(ring_, operands, level + 1);
             for (std::size_t at = 0; at < found.size(); ++at) {
                 held_by(all[first + at].first)

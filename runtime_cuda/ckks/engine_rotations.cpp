@@ -77,11 +77,12 @@ Ciphertext CkksEngine::conjugate(const Ciphertext& handle) {
         refuse("conjugate", "there is no key for level " + std::to_string(x.level),
                "make keys with this program's client");
     }
-    const Digits digits = decomposed(ring_, {x.polys->part(1)}, x.limbs);
+    const Ring& ring = ring_.switching(x.limbs);
+    const Digits digits = decomposed(ring, {x.polys->part(1)}, x.limbs, true);
     std::vector<Polys> found =
-        switched(ring_,
-                 {{digits.of(0), key, galois_of_conjugation(ring_),
-                   times_special(ring_, x.polys->part(0), nullptr, x.limbs)}},
+        switched(ring,
+                 {{digits.of(0), key, galois_of_conjugation(ring),
+                   times_special(ring, x.polys->part(0), nullptr, x.limbs)}},
                  x.limbs);
     return held(std::make_shared<Polys>(std::move(found[0])), x.level, x.limbs, x.scale);
 }
@@ -103,6 +104,7 @@ Ciphertexts CkksEngine::rotate_each(const Ciphertexts& xs,
     const std::size_t most = std::max<std::size_t>(together() / 2, 1);
     for (const auto& [level, places] : alike) {
         const std::size_t limbs = limbs_of(level);
+        const Ring& ring = ring_.switching(limbs);
         for (std::size_t first = 0; first < places.size(); first += most) {
             const std::size_t end = std::min(first + most, places.size());
             std::vector<Value> operands;
@@ -111,16 +113,16 @@ Ciphertexts CkksEngine::rotate_each(const Ciphertexts& xs,
                 operands.push_back(canonical(xs[places[at]]));
                 seconds.push_back(operands.back().polys->part(1));
             }
-            const Digits digits = decomposed(ring_, seconds, limbs);
+            const Digits digits = decomposed(ring, seconds, limbs, true);
             std::vector<Switched> each;
             for (std::size_t at = first; at < end; ++at) {
                 const std::size_t amount = amounts[places[at]];
                 const Word* rest = operands[at - first].polys->part(0);
                 each.push_back({digits.of(at - first), &key_for(amount, level),
-                                galois_of(ring_, amount),
-                                times_special(ring_, rest, nullptr, limbs)});
+                                galois_of(ring, amount),
+                                times_special(ring, rest, nullptr, limbs)});
             }
-            std::vector<Polys> polys = switched(ring_, each, limbs);
+            std::vector<Polys> polys = switched(ring, each, limbs);
             for (std::size_t at = first; at < end; ++at) {
                 result[places[at]] =
                     held(std::make_shared<Polys>(std::move(polys[at - first])), level, limbs,
@@ -139,7 +141,6 @@ Ciphertexts CkksEngine::rotate_many(const Ciphertext& handle,
         return Ciphertexts(amounts.size(), handle);
     }
     const Value x = canonical(handle);
-    const Digits digits = decomposed(ring_, {x.polys->part(1)}, x.limbs);
     Ciphertexts result(amounts.size(), handle);
     std::vector<std::size_t> places;
     for (std::size_t at = 0; at < amounts.size(); ++at) {
@@ -147,16 +148,19 @@ Ciphertexts CkksEngine::rotate_many(const Ciphertext& handle,
             places.push_back(at);
         }
     }
+    const bool once = places.size() == 1;
+    const Ring& ring = ring_.switching(x.limbs);
+    const Digits digits = decomposed(ring, {x.polys->part(1)}, x.limbs, once);
     const std::size_t most = std::max<std::size_t>(together() / 2, 1);
     for (std::size_t first = 0; first < places.size(); first += most) {
         const std::size_t end = std::min(first + most, places.size());
         std::vector<Switched> each;
         for (std::size_t at = first; at < end; ++at) {
             const std::size_t amount = amounts[places[at]];
-            each.push_back({digits.of(0), &key_for(amount, x.level), galois_of(ring_, amount),
-                            times_special(ring_, x.polys->part(0), nullptr, x.limbs)});
+            each.push_back({digits.of(0), &key_for(amount, x.level), galois_of(ring, amount),
+                            times_special(ring, x.polys->part(0), nullptr, x.limbs)});
         }
-        std::vector<Polys> polys = switched(ring_, each, x.limbs);
+        std::vector<Polys> polys = switched(ring, each, x.limbs);
         for (std::size_t at = first; at < end; ++at) {
             result[places[at]] = held(std::make_shared<Polys>(std::move(polys[at - first])),
                                       x.level, x.limbs, x.scale);
@@ -171,19 +175,20 @@ Ciphertext CkksEngine::rotate_sum(const Ciphertext& handle,
         refuse("rotate_sum", "it needs at least one amount");
     }
     const Value x = canonical(handle);
-    const Digits digits = decomposed(ring_, {x.polys->part(1)}, x.limbs);
+    const Ring& ring = ring_.switching(x.limbs);
+    const Digits digits = decomposed(ring, {x.polys->part(1)}, x.limbs, false);
     std::vector<Switched> terms;
     for (const std::size_t amount : amounts) {
         if (amount == 0) {
-            terms.push_back(unturned(ring_, *x.polys, x.limbs));
+            terms.push_back(unturned(ring, *x.polys, x.limbs));
         } else {
-            terms.push_back({digits.of(0), &key_for(amount, x.level), galois_of(ring_, amount),
-                             times_special(ring_, x.polys->part(0), nullptr, x.limbs)});
+            terms.push_back({digits.of(0), &key_for(amount, x.level), galois_of(ring, amount),
+                             times_special(ring, x.polys->part(0), nullptr, x.limbs)});
         }
     }
     std::vector<Extended> sum;
-    add_switched(ring_, terms, sum.emplace_back(ring_, x.limbs), false);
-    return held(std::make_shared<Polys>(std::move(divided(ring_, sum, 0)[0])), x.level, x.limbs,
+    add_switched(ring, terms, sum.emplace_back(ring, x.limbs), false);
+    return held(std::make_shared<Polys>(std::move(divided(ring, sum, 0)[0])), x.level, x.limbs,
                 x.scale);
 }
 
@@ -194,6 +199,7 @@ Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<
     // decomposes. The key of a giant step reaches the operands' level.
     const int level = least_level({&handles}, "a linear transform");
     const std::size_t limbs = limbs_of(level);
+    const Ring& ring = ring_.switching(limbs);
     const double scale = pending_scale(level - 1) / scale_of(level);
     std::vector<Value> operands;
     for (const Ciphertext& handle : handles) {
@@ -205,22 +211,22 @@ Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<
     for (const auto& [operand, rotation] : order) {
         const Polys& x = *operands.at(operand).polys;
         if (rotation == 0) {
-            babies.push_back(unturned(ring_, x, limbs));
+            babies.push_back(unturned(ring, x, limbs));
             continue;
         }
         if (digits.count(operand) == 0) {
-            digits.emplace(operand, decomposed(ring_, {x.part(1)}, limbs));
+            digits.emplace(operand, decomposed(ring, {x.part(1)}, limbs, false));
         }
         babies.push_back({digits.at(operand).of(0), &key_for(rotation, level),
-                          galois_of(ring_, rotation),
-                          times_special(ring_, x.part(0), nullptr, limbs)});
+                          galois_of(ring, rotation),
+                          times_special(ring, x.part(0), nullptr, limbs)});
     }
     std::size_t count = 0;
     for (const GiantStep& step : steps) {
         count = std::max(count, step.result + 1);
     }
     std::vector<std::optional<Extended>> totals(count);
-    const std::size_t most = sums_at_once(ring_, steps, count, limbs);
+    const std::size_t most = sums_at_once(ring, steps, count, limbs);
     // A chain begins with the last steps.
     for (std::size_t end = steps.size(); end > 0;) {
         const std::size_t first = (end - 1) / most * most;
@@ -231,8 +237,8 @@ Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<
             }
         }
         std::vector<std::shared_ptr<const Plain>> kept;
-        const auto plains = encoded(values, std::vector<double>(values.size(), scale), limbs, true,
-                                    true, kept);
+        const auto plains = encoded(values, std::vector<double>(values.size(), scale), limbs,
+                                    ring.size_p(), true, kept);
         std::vector<std::vector<PlainValues>> rows;
         std::size_t next = 0;
         for (std::size_t at = first; at < end; ++at) {
@@ -242,7 +248,7 @@ Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<
                 rows.back().push_back(used ? plains[next++] : PlainValues{nullptr, 0});
             }
         }
-        std::vector<Extended> sums = rotated_sums(ring_, babies, rows, limbs);
+        std::vector<Extended> sums = rotated_sums(ring, babies, rows, limbs);
         if (chained) {
             add_chained(std::move(sums), steps, first, level, totals);
         } else {
@@ -257,7 +263,7 @@ Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<
             some.push_back(std::move(totals[at].value()));
             totals[at].reset();
         }
-        for (Polys& polys : divided(ring_, some, level)) {
+        for (Polys& polys : divided(ring, some, level)) {
             results.push_back(held(std::make_shared<Polys>(std::move(polys)), level - 1,
                                    limbs_of(level - 1), scale_of(level - 1)));
         }
@@ -267,6 +273,7 @@ Ciphertexts CkksEngine::transform(const Ciphertexts& handles, const std::vector<
 
 void CkksEngine::add_turned(std::vector<Extended> sums, const GiantStep* steps, int level,
                             std::vector<std::optional<Extended>>& totals) const {
+    const Ring& ring = ring_.switching(limbs_of(level));
     for (std::size_t first = 0; first < sums.size(); first += together()) {
         const std::size_t end = std::min(first + together(), sums.size());
         std::vector<const Extended*> turned;
@@ -275,17 +282,17 @@ void CkksEngine::add_turned(std::vector<Extended> sums, const GiantStep* steps, 
                 turned.push_back(&sums[at]);
             }
         }
-        const Digits digits = decomposed(ring_, turned);
+        const Digits digits = decomposed(ring, turned);
         std::map<std::size_t, std::vector<Switched>> terms;  // by result
         std::size_t next = 0;
         for (std::size_t at = first; at < end; ++at) {
             const GiantStep& step = steps[at];
             if (step.rotation != 0) {
                 terms[step.result].push_back({digits.of(next++), &key_for(step.rotation, level),
-                                              galois_of(ring_, step.rotation),
-                                              first_part(ring_, sums[at])});
+                                              galois_of(ring, step.rotation),
+                                              first_part(ring, sums[at])});
             } else if (totals[step.result]) {
-                terms[step.result].push_back({{}, nullptr, 1, both_parts(ring_, sums[at])});
+                terms[step.result].push_back({{}, nullptr, 1, both_parts(ring, sums[at])});
             } else {
                 totals[step.result] = std::move(sums[at]);
             }
@@ -293,9 +300,9 @@ void CkksEngine::add_turned(std::vector<Extended> sums, const GiantStep* steps, 
         for (const auto& [result, own] : terms) {
             const bool none = !totals[result];
             if (none) {
-                totals[result].emplace(ring_, limbs_of(level));
+                totals[result].emplace(ring, limbs_of(level));
             }
-            add_switched(ring_, own, *totals[result], !none);
+            add_switched(ring, own, *totals[result], !none);
         }
     }
 }
@@ -321,14 +328,15 @@ void CkksEngine::add_chained(std::vector<Extended> sums, const std::vector<Giant
 
 Extended CkksEngine::turned(const Extended& x, std::size_t amount, int level,
                             const Extended* more) const {
-    const Digits digits = decomposed(ring_, {&x});
-    std::vector<Switched> terms{{digits.of(0), &key_for(amount, level), galois_of(ring_, amount),
-                                 first_part(ring_, x)}};
+    const Ring& ring = ring_.switching(x.limbs);
+    const Digits digits = decomposed(ring, {&x});
+    std::vector<Switched> terms{{digits.of(0), &key_for(amount, level), galois_of(ring, amount),
+                                 first_part(ring, x)}};
     if (more != nullptr) {
-        terms.push_back({{}, nullptr, 1, both_parts(ring_, *more)});
+        terms.push_back({{}, nullptr, 1, both_parts(ring, *more)});
     }
-    Extended result(ring_, limbs_of(level));
-    add_switched(ring_, terms, result, false);
+    Extended result(ring, limbs_of(level));
+    add_switched(ring, terms, result, false);
     return result;
 }
 

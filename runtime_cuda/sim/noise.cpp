@@ -9,24 +9,34 @@ namespace atlasc::sim {
 namespace {
 
 constexpr double error_variance = 10.5;   // of a coefficient of an error: ckks/keys/sampling.hpp
+constexpr int digit_room = 10;            // bits: ckks/ring/chain.hpp
 
 /// For each level the sum of (D/P)^2 over the digits that a key switch takes there, whose moduli are
-/// D. Sizes in bits decide, as primes are the greatest of their sizes.
+/// D; of P the special primes that the level computes with (`ckks::special_for`). Sizes in bits
+/// decide, as primes are the greatest of their sizes.
 std::vector<double> squared_ratios(const Parameters& parameters) {
     const Moduli& moduli = *parameters.moduli;
     const int special = std::accumulate(moduli.special.begin(), moduli.special.end(), 0);
     std::vector<double> sums;
     double full = 0.0;  // of the digits below the last one
     int digit = 0;
-    const auto square = [&] { return std::exp2(2.0 * std::min(digit - special, 0)); };
+    const auto square = [&](int most) { return std::exp2(2.0 * std::min(digit - most, 0)); };
+    const auto used = [&] {  // by the only digit
+        int bits = 0;
+        for (auto p = moduli.special.begin();
+             p != moduli.special.end() && bits < digit + digit_room; ++p) {
+            bits += *p;
+        }
+        return bits;
+    };
     for (int level = 0; level <= parameters.max_level; ++level) {
         const int bits = moduli.primes[static_cast<std::size_t>(level)];
         if (digit > 0 && digit + bits > special) {
-            full += square();
+            full += square(special);
             digit = 0;
         }
         digit += bits;
-        sums.push_back(full + square());
+        sums.push_back(full + square(full == 0.0 ? used() : special));
     }
     return sums;
 }

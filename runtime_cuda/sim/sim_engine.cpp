@@ -401,7 +401,7 @@ void SimEngine::check_range(const ComplexVector& values) const {
         refuse("bootstrap",
                "a slot holds " + short_text(most, 6) + ", outside [-" + range + ", " + range +
                    "]: the result would be garbage",
-               "scale the value down before the bootstrap, or calibrate its range again");
+               "compile with inputs like this one, or scale the value down before the bootstrap");
     }
 }
 

@@ -90,23 +90,29 @@ Vector last_kept(const Tensor& mask) {
 
 }  // namespace
 
-const Vector& Arrays::of(const Lookup& lookup) {
+Arrays::Arrays(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {
+    for (std::size_t at = 0; at < tensors_.size(); ++at) {
+        lives_.push_back(new_life());
+    }
+}
+
+Elements Arrays::of(const Lookup& lookup) {
     using Source = Lookup::Source;
     if (lookup.source == Source::literal) {
-        return lookup.literal;
+        return {&lookup.literal, &lookup.life};
     }
     if (lookup.argument >= tensors_.size()) {
         refuse_record("a lookup wants an array that the call does not give");
     }
     const Tensor& tensor = tensors_[lookup.argument];
     if (lookup.source == Source::argument) {
-        return tensor.values;
+        return {&tensor.values, &lives_[lookup.argument]};
     }
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto [known, fresh] = derived_.try_emplace(
         {lookup.source, lookup.argument, lookup.window, lookup.causal});
     if (fresh) {
-        known->second =
+        known->second.numbers =
             lookup.source == Source::shares      ? shares(tensor)
             : lookup.source == Source::positions ? positions(tensor)
             : lookup.source == Source::last_kept ? last_kept(tensor)
@@ -114,7 +120,7 @@ const Vector& Arrays::of(const Lookup& lookup) {
                 ? log_hidden(tensor, kept_until(tensor))
                 : log_hidden(tensor, visible_near(tensor, lookup.window, lookup.causal));
     }
-    return known->second;
+    return {&known->second.numbers, &known->second.life};
 }
 
 }  // namespace atlasc

@@ -181,7 +181,7 @@ void Record::add(const std::function<Bytes(const std::string&)>& array) {
             fail();
         }
         const auto end = at + static_cast<std::ptrdiff_t>(size);
-        tables_.push_back({{at, end}, repeats});
+        tables_.emplace_back(std::vector<std::int32_t>(at, end), repeats);
         at = end;
     }
     for (std::size_t left = reader.count(); left > 0; --left) {

@@ -47,11 +47,12 @@ std::vector<Plaintext> plaintexts_of(const Instruction& instruction, const Recor
             continue;
         }
         const auto& descriptor = std::get<SlotsRecord>(recorded);
-        const auto make = [&descriptor, slots, &arrays] {
-            return built(descriptor, slots, arrays);
+        const auto plan = [&descriptor, slots, &arrays] {
+            return plan_of(descriptor, slots, arrays);
         };
         const std::size_t period = period_of(descriptor, slots);
-        result.emplace_back(Deferred{descriptor.identity, make, slots / period});
+        result.emplace_back(Deferred{descriptor.identity, [plan] { return built(plan()); },
+                                     slots / period, plan});
     }
     return result;
 }

@@ -1,6 +1,7 @@
 // Slots of plaintexts, from their descriptors.
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "atlasc/base/error.hpp"
 #include "atlasc/base/numbers.hpp"
@@ -26,11 +27,11 @@ Grid common_grid(const SlotsRecord& slots, std::size_t size) {
     for (const Term& term : slots.terms) {
         for (const Lookup& lookup : term.lookups) {
             for (const PlaceOf& place : lookup.places) {
-                const auto& [numbers, repeats] = *place.table;
+                const std::size_t repeats = place.table->repeats;
                 if (repeats > size) {
                     refuse_record("a table repeats more often than there are slots");
                 }
-                run = std::gcd(run, run_of(numbers.size() * repeats, size, "a lookup"));
+                run = std::gcd(run, run_of(place.table->numbers.size() * repeats, size, "a lookup"));
                 run = std::gcd(run, static_cast<std::size_t>(std::labs(place.rotation)));
                 period = std::max(period, size / repeats);
             }
@@ -39,67 +40,48 @@ Grid common_grid(const SlotsRecord& slots, std::size_t size) {
     return {size, run, std::max(period, run)};
 }
 
-/// Where each run finds its element; `nowhere` for none.
-std::vector<std::int32_t> places_of(const Lookup& lookup, const Grid& grid) {
-    const auto [size, run, _] = grid;
-    std::vector<std::int32_t> places(grid.count(), 0);
-    for (const auto& [table, rotation] : lookup.places) {
-        const std::size_t period = size / table->repeats;
-        int shift = 0;  // of a slot to its place in the table
-        while (table->numbers.size() << shift < period) {
-            ++shift;
-        }
-        const std::int32_t* numbers = table->numbers.data();
-        std::size_t slot = static_cast<std::size_t>(rotation) & (size - 1);
-        for (std::int32_t& place : places) {
-            const std::int32_t found = numbers[(slot & (period - 1)) >> shift];
-            place = found == nowhere || place == nowhere ? nowhere : place + found;
-            slot = (slot + run) & (size - 1);
-        }
+/// A table and its rotation, where a period divides the slots.
+Gathered::Place place_of(const PlaceOf& place, std::size_t size) {
+    const std::size_t period = size / place.table->repeats;
+    std::uint32_t shift = 0;  // of a slot to its place in the table
+    while (place.table->numbers.size() << shift < period) {
+        ++shift;
     }
-    return places;
+    return {place.table->numbers.data(), static_cast<std::uint32_t>(place.rotation),
+            static_cast<std::uint32_t>(period - 1), shift};
 }
 
-/// Multiplies by the elements that a lookup finds.
-void multiply(Vector& product, const Lookup& lookup, const Grid& grid, Arrays& arrays) {
-    using Source = Lookup::Source;
-    const std::vector<std::int32_t> places = places_of(lookup, grid);
-    const Vector* values = lookup.source == Source::mask ? nullptr : &arrays.of(lookup);
-    for (std::size_t at = 0; at < product.size(); ++at) {
-        if (places[at] == nowhere) {
-            product[at] = 0.0;
-        } else if (values != nullptr) {
-            if (static_cast<std::size_t>(places[at]) >= values->size()) {
-                refuse_record("an array has fewer elements than a lookup wants");
-            }
-            product[at] *= (*values)[static_cast<std::size_t>(places[at])];
+/// exp(2 pi i k / order) for all k. One order after another: a program has one.
+std::shared_ptr<const Gathered::Roots> roots_of(std::size_t order) {
+    thread_local std::shared_ptr<const Gathered::Roots> known;
+    if (known == nullptr || known->size() != order) {
+        Gathered::Roots roots;
+        for (std::size_t k = 0; k < order; ++k) {
+            const double angle = 2.0 * pi * static_cast<double>(k) / static_cast<double>(order);
+            const std::complex<double> root = std::polar(1.0, angle);
+            roots.push_back({root.real(), root.imag()});
         }
+        known = std::make_shared<const Gathered::Roots>(std::move(roots));
     }
+    return known;
 }
 
-/// exp(2 pi i k / order) for all k.
-ComplexVector roots_of(std::size_t order) {
-    ComplexVector roots(order);
-    for (std::size_t k = 0; k < order; ++k) {
-        roots[k] = std::polar(1.0, 2.0 * pi * static_cast<double>(k) / static_cast<double>(order));
+/// Refuses a lookup that leads outside its elements. Where the greatest entries of its tables do not
+/// lead there, nothing does.
+void require_inside(const Lookup& lookup, const Gathered::Lookup& gathered, const Grid& grid) {
+    std::uint64_t most = 0;
+    bool inside = true;
+    for (const PlaceOf& place : lookup.places) {
+        inside = inside && place.table->least >= nowhere;
+        most += static_cast<std::uint64_t>(std::max(place.table->most, 0));
     }
-    return roots;
-}
-
-/// Multiplies by the roots that a lookup finds; the product becomes complex.
-void turn(ComplexVector& turned, Vector& product, const Lookup& lookup, const Grid& grid) {
-    // One order after another: a program has one.
-    thread_local ComplexVector roots;
-    if (roots.size() != lookup.argument) {
-        roots = roots_of(lookup.argument);
+    if (inside && most < gathered.size) {
+        return;
     }
-    turned.resize(product.size(), 1.0);
-    const std::vector<std::int32_t> places = places_of(lookup, grid);
-    for (std::size_t at = 0; at < product.size(); ++at) {
-        if (places[at] == nowhere) {
-            product[at] = 0.0;
-        } else {
-            turned[at] *= roots[static_cast<std::size_t>(places[at]) % roots.size()];
+    for (std::size_t at = 0; at < grid.count(); ++at) {
+        const std::int64_t place = gathered.place(static_cast<std::uint32_t>(at * grid.run));
+        if (place != nowhere && static_cast<std::uint64_t>(place) >= gathered.size) {
+            refuse_record("an array has fewer elements than a lookup wants");
         }
     }
 }
@@ -114,40 +96,76 @@ std::size_t period_of(const SlotsRecord& slots, std::size_t size) {
     return common_grid(slots, size).period;
 }
 
-Numbers built(const SlotsRecord& slots, std::size_t size, Arrays& arrays) {
+GatherPlan plan_of(const SlotsRecord& slots, std::size_t size, Arrays& arrays) {
+    using Source = Lookup::Source;
     const Grid grid = common_grid(slots, size);
-    Vector real(grid.count(), 0.0);
-    Vector imaginary;
+    GatherPlan plan;
+    plan.count = grid.count();
+    plan.run = grid.run;
     for (const Term& term : slots.terms) {
-        Vector product(grid.count(), 1.0);
-        ComplexVector turned;  // of roots; empty: all 1
+        bool is_complex = term.factor.imag() != 0.0;
         for (const Lookup& lookup : term.lookups) {
-            if (lookup.source == Lookup::Source::root) {
-                turn(turned, product, lookup, grid);
-            } else {
-                multiply(product, lookup, grid, arrays);
+            Gathered::Lookup found{nullptr, 0, nullptr,
+                                 static_cast<std::uint32_t>(lookup.places.size()),
+                                 Gathered::Kind::one};
+            Elements elements{};
+            if (lookup.source == Source::root) {
+                if (plan.roots != nullptr && plan.roots->size() != lookup.argument) {
+                    refuse_record("a plaintext has roots of two orders");
+                }
+                plan.roots = roots_of(lookup.argument);
+                found.elements = plan.roots->data();
+                found.size = plan.roots->size();
+                found.kind = Gathered::Kind::roots;
+                is_complex = true;
+            } else if (lookup.source != Source::mask) {
+                elements = arrays.of(lookup);
+                found.elements = elements.numbers->data();
+                found.size = elements.numbers->size();
+                found.kind = Gathered::Kind::doubles;
+            }
+            plan.lookups.push_back(found);
+            plan.elements.push_back(std::move(elements));
+            for (const PlaceOf& place : lookup.places) {
+                plan.places.push_back(place_of(place, size));
+                plan.tables.push_back(place.table);
             }
         }
-        if (term.factor.imag() == 0.0 && turned.empty()) {
-            for (std::size_t at = 0; at < product.size(); ++at) {
-                real[at] += term.factor.real() * product[at];
+        plan.terms.push_back({{term.factor.real(), term.factor.imag()},
+                              nullptr,
+                              static_cast<std::uint32_t>(term.lookups.size()),
+                              is_complex ? 1U : 0U});
+        plan.is_complex = plan.is_complex || is_complex;
+    }
+    plan.gather();
+    std::size_t next = 0;
+    for (const Term& term : slots.terms) {
+        for (const Lookup& lookup : term.lookups) {
+            const Gathered::Lookup& gathered = plan.lookups[next++];
+            if (gathered.kind == Gathered::Kind::doubles) {
+                require_inside(lookup, gathered, grid);
             }
-            continue;
-        }
-        imaginary.resize(grid.count(), 0.0);
-        for (std::size_t at = 0; at < product.size(); ++at) {
-            const std::complex<double> factor =
-                turned.empty() ? term.factor : term.factor * turned[at];
-            real[at] += factor.real() * product[at];
-            imaginary[at] += factor.imag() * product[at];
         }
     }
-    if (imaginary.empty()) {
+    return plan;
+}
+
+Numbers built(GatherPlan plan) {
+    const Gathered gather = plan.gather();
+    const auto number = [&](std::size_t at) {
+        return gather(static_cast<std::uint32_t>(at * plan.run));
+    };
+    if (!plan.is_complex) {
+        Vector real(plan.count);
+        for (std::size_t at = 0; at < real.size(); ++at) {
+            real[at] = number(at).real;
+        }
         return real;
     }
-    ComplexVector both(real.size());
+    ComplexVector both(plan.count);
     for (std::size_t at = 0; at < both.size(); ++at) {
-        both[at] = {real[at], imaginary[at]};
+        const Gathered::Number found = number(at);
+        both[at] = {found.real, found.imaginary};
     }
     return both;
 }

@@ -32,10 +32,13 @@ def demo(
 
     token = service.token or os.environ.get(TOKEN_VARIABLE)
     connection = (
-        service.connect(url, token)
+        service.connect(url, token, text=False)
         if token
         else with_visitor_token(
-            url, service.folder, service.tls_ca, lambda found: service.connect(url, found)
+            url,
+            service.folder,
+            service.tls_ca,
+            lambda found: service.connect(url, found, text=False),
         )
     )
     with connection, VisitorPage(Visit(connection), url, port) as page, suppress(KeyboardInterrupt):

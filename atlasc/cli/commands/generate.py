@@ -175,7 +175,7 @@ def _text(
             remedy="leave --target out",
         )
     with (
-        service.connect(place, service.token) as connection,
+        service.connect(place, service.token, text=True) as connection,
         connection.session(session, **chosen(connection.bundle)) as text,
     ):
         yield text

@@ -81,15 +81,18 @@ class ServiceOptions:
 
         return None if self.token_file is None else read_token(self.token_file)
 
-    def connect(self, url: str, token: str | None, upload: bool = True) -> Connection:
-        """As :func:`atlasc.connect`, with the command line's progress."""
+    def connect(
+        self, url: str, token: str | None, upload: bool = True, text: bool | None = None
+    ) -> Connection:
+        """As :func:`atlasc.remote.connection.connected`, with the command line's progress."""
         from atlasc.remote.connection import connected
         from atlasc.remote.trust import Trust
 
         return connected(
             url, token=token, folder=self.folder, model=self.model,
             trust=Trust(self.signed_by, self.update, self.allow_simulation),
-            authority=self.tls_ca, upload=upload, note=partial(show, "note"), steps=progress,
+            authority=self.tls_ca, upload=upload, text=text, note=partial(show, "note"),
+            steps=progress,
         )  # fmt: skip
 
 
@@ -132,7 +135,8 @@ def query(
     def took(found: RemoteAnswers) -> None:
         _deliver(found, unchecked, output, as_json)
 
-    with service.connect(url, service.token, not (fetch or forget)) as connection:
+    asks = not (fetch or forget)
+    with service.connect(url, service.token, asks, text=False if asks else None) as connection:
         if forget:
             jobs, keys = connection.forget()
             say(f"the service forgot {counted(jobs, 'job', 'jobs')} and "
@@ -141,7 +145,6 @@ def query(
         if fetch:
             found = connection.fetch(note=warn, took=took, steps=progress)
         else:
-            connection.require_no_text()
             given = inputs.load(connection.bundle)
             found = connection.ask(
                 given, strict=strict, unchecked=unchecked, note=warn, steps=progress, took=took

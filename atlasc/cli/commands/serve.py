@@ -17,7 +17,7 @@ from atlasc.passes.lowering.keys.sizes import parse_size
 if TYPE_CHECKING:
     from atlasc.service.workers.cluster import Cluster
 
-STATE = required("Folder of the service: keys, jobs and tokens; made if it does not exist.")
+STATE = required("Folder of the service: keys, jobs and tokens; serve and --add make a new one.")
 
 
 def serve(
@@ -138,7 +138,7 @@ def tokens(
         raise AtlasError(
             "--add, --revoke and --remove exclude each other", remedy="give one of them"
         )
-    store = Store(state)
+    store = Store(state, make=add is not None)
     try:
         if add is not None:
             token = add_token(store, add, [one.strip() for one in scopes.split(",")], days)
@@ -192,7 +192,7 @@ def keys(
     pruning = choose("list|prune", action, ("list", "prune")) == "prune"
     wanted = frozenset(map(configuration_for, bundles)) if bundles else None
     rules = housekeeping.Rules(None if unused is None else unused * 86400, True, wanted)
-    store = Store(state)
+    store = Store(state, make=False)
     try:
         found: list[tuple[housekeeping.KeyFacts, str]]
         if pruning:

@@ -172,10 +172,11 @@ def opt(
 
 
 def _list() -> None:
+    from atlasc.passes.framework.pass_base import levels_of
     from atlasc.passes.registry import describe
     from atlasc.passes.registry import passes as registered
 
     for name, kind in registered().items():
         options, text = describe(kind)
         print_product(f"{name}{{{options}}}" if options else name)
-        print_product(f"    {text}")
+        print_product(f"    {' or '.join(levels_of(kind))}: {text}")

@@ -47,28 +47,61 @@ def plain(data: object) -> object:
         return dict(data)
     if hasattr(data, "to_list"):  # a Series
         return known.to_list()
+    if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not hasattr(data, "__iter__"):
+        return [known[row] for row in range(len(known))]  # a data set of torch
     if isinstance(data, Iterable) and not isinstance(data, Sequence):
         rows = list(itertools.islice(data, MAX_ROWS + 1))
         if len(rows) > MAX_ROWS:
             raise AtlasError(
                 f"data has more than {MAX_ROWS} rows, or no end", remedy="give a part of the data"
             )
-        return rows
+        tensors = (isinstance(row, list) and row and hasattr(row[0], "detach") for row in rows)
+        return [tuple(row) if is_tuple else row  # a loader of torch makes lists of tuples
+                for row, is_tuple in zip(rows, tensors, strict=True)]  # fmt: skip
     return data
 
 
-def stacked(rows: Sequence[Mapping[str, Any]], main: str) -> dict[str, Any] | None:
-    """Rows or batches of arrays, such as a loader of images yields, as arrays by name; None if the
-    rows have different members.
+def stacked(
+    items: Sequence[Any], main: str, batches: bool, rank: int | None = None
+) -> dict[str, Any] | None:
+    """Rows or batches of arrays, such as a data set or a loader of images yields, by name; None if
+    the items are something else, or have different members.
+
+    Args:
+        items: mappings from names to arrays, arrays, or tuples of an array and, if it is labelled,
+            its label.
+        main: the name of the model's main input.
+        batches: see :func:`yields_batches`; a number beside the arrays shows rows.
+        rank: axes of a batch of the main input, which say so too, if they are known.
     """
+    rows = [_by_name(item, main, batches) for item in items]
     if any(row.keys() != rows[0].keys() or main not in row for row in rows):
         return None
-    columns = {name: [_array(row[name]) for row in rows] for name in rows[0]}
-    batches = all(array.ndim > 0 for arrays in columns.values() for array in arrays)
-    whole = batches and all(len({len(c[at]) for c in columns.values()}) == 1
-                            for at in range(len(rows)))  # fmt: skip
-    join = np.concatenate if whole else np.stack
+    columns = {name: [array_of(row[name]) for row in rows] for name in rows[0]}
+    if rank is not None:
+        batches = columns[main][0].ndim == rank
+    if any(array.ndim == 0 for arrays in columns.values() for array in arrays):
+        batches = False
+    join = np.concatenate if batches else np.stack
     return {name: join(arrays) for name, arrays in columns.items()}
+
+
+def yields_batches(data: object) -> bool:
+    """Whether the items of data in memory are batches: a loader yields them, while a list or a data
+    set has rows.
+    """
+    return not hasattr(data, "__getitem__") and getattr(data, "batch_size", 1) is not None
+
+
+def _by_name(item: Any, main: str, batches: bool) -> Mapping[str, Any]:
+    """A row or a batch by names; empty if it is none of an array, with or without a label."""
+    if isinstance(item, Mapping):
+        return item
+    first, *others = item if isinstance(item, tuple) and item else (item,)
+    labels = [one for one in others if getattr(one, "ndim", 0) == batches]
+    if getattr(first, "ndim", 0) == 0 or len(labels) < len(others) or len(others) > 1:
+        return {}
+    return {main: first} | dict(zip(("labels",), others, strict=False))
 
 
 def rows_of(data: Mapping[str, Any] | Sequence[Any]) -> list[dict[str, Any]] | None:
@@ -82,6 +115,12 @@ def rows_of(data: Mapping[str, Any] | Sequence[Any]) -> list[dict[str, Any]] | N
     rows: list[dict[str, Any]] = []
     texts = any(isinstance(row, str) for row in data)
     for row in data:
+        if isinstance(row, tuple) and any(getattr(one, "ndim", 0) for one in row):
+            raise AtlasError(
+                "a row or a batch of the data is a tuple of arrays, which have no names",
+                where=f"data[{len(rows)}]",
+                remedy="give mappings: {'input_ids': ids, 'attention_mask': mask}",
+            )
         value = simple(row)
         if isinstance(value, Mapping):
             rows += _divided(value)
@@ -143,5 +182,13 @@ def simple(value: Any) -> Any:
     return value
 
 
-def _array(value: Any) -> np.ndarray:
-    return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+def array_of(value: Any) -> np.ndarray:
+    """An array, a tensor or a list as an array.
+
+    Floats of types that NumPy does not have (bfloat16, float8) become float32, which has them all.
+    """
+    if not hasattr(value, "detach"):
+        return np.asarray(value)
+    tensor = value.detach().cpu()
+    known = not tensor.is_floating_point() or hasattr(np, str(tensor.dtype).rpartition(".")[2])
+    return np.asarray(tensor if known else tensor.float())

@@ -19,6 +19,7 @@ from atlasc.program.paterson_stockmeyer import (
     Coefficient,
     evaluate_plan,
     plan_chebyshev,
+    sum_of_parts,
 )
 from atlasc.program.plaintexts import MASK, Argument, Literal, Plaintext, Slots
 from atlasc.program.record import Register
@@ -87,7 +88,10 @@ def chebyshev(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
     if ctx.costs_only and (by_feature or not coefficients.any()):
         coefficients = _outlined(coefficients)
     if not by_feature:
-        plan = _plan(tuple(coefficients.tolist()))
+        copies = op.attributes.get("copies", 1)
+        plan = _plan(tuple(coefficients.tolist()), copies)
+        if copies > 1:
+            return _in_copies(ctx, layout_of(op.value), plan, copies, x)
         return [evaluate_plan(ctx.engine, ciphertext, plan) for ciphertext in x]
     plan, known = plan_chebyshev(coefficients), dict[int, list[Slots]]()
 
@@ -114,8 +118,25 @@ def _outlined(coefficients: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=512)
-def _plan(coefficients: tuple[float, ...]) -> ChebyshevPlan:
-    return plan_chebyshev(coefficients)
+def _plan(coefficients: tuple[float, ...], copies: int) -> ChebyshevPlan:
+    return plan_chebyshev(coefficients, copies)
+
+
+def _in_copies(
+    ctx: Context, layout: Layout, plan: ChebyshevPlan, copies: int, x: list[Register]
+) -> list[Register]:
+    """Chebyshev sums of values that repeat: neighbouring copies evaluate different parts, and the
+    sum over them is a sum over all parts, in every copy.
+    """
+    period, repeats = layout.period, layout.copies // copies
+    number = ctx.table("copy", (layout.slots, period, copies), partial(np.arange, copies), repeats)
+
+    def plaintext(coefficient: Coefficient) -> Slots:
+        numbers = Literal(np.asarray(coefficient))
+        return ctx.slots(Slots.of, numbers, (number, 0), repeats=repeats)
+
+    found = (evaluate_plan(ctx.engine, ciphertext, plan, plaintext) for ciphertext in x)
+    return [sum_of_parts(ctx.engine, parts, copies, period) for parts in found]
 
 
 def rotate_sum(ctx: Context, op: Op, x: list[Register]) -> list[Register]:

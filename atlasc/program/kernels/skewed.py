@@ -10,7 +10,7 @@ diagonals may also share a complex plaintext, as in :mod:`atlasc.program.kernels
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from atlasc.ir.module import Op
 from atlasc.ir.ops.rows import Diagonals, bits_for, most_copies
 from atlasc.program.kernels.context import Context
 from atlasc.program.kernels.weights import FeatureMap, Weights
-from atlasc.program.plaintexts import Argument, Slots
+from atlasc.program.plaintexts import Slots, Table
 from atlasc.program.record import Register
 
 HOISTED, KEY_SWITCH, LEVEL = 2.4, 3.3, 50.0
@@ -108,22 +108,18 @@ def row_transform(ctx: Context, op: Op, weights: Weights, x: list[Register]) -> 
     paired, babies = op.attributes.get("paired", False), op.attributes["baby_steps"]
     steps, repeats = at.steps // (1 + paired), slots // (at.copies * at.block * unit)
 
+    @cache
+    def columns(into: int) -> Table:
+        name = f"skewed column.{into}"
+        return ctx.table(name, (source, at), lambda: source.feature[into][at.places], repeats)
+
     def diagonal(out: int, into: int, giant: int, baby: int) -> Slots:
         """Rotated back for its giant step; of two that share a plaintext, each is halved."""
-        column = ctx.table(
-            f"skewed column.{into}", (source, at), lambda: source.feature[into][at.places],
-            repeats,
-        )  # fmt: skip
-
-        def one(number: int) -> Slots:
-            places = (column, number * unit)
-            weight = Argument("weight")
-            return weights.turned(out, source.features, lambda row: Slots.of(weight, row, places))
-
-        found = one(giant + baby)
-        if paired:
-            found = found * 0.5 + one(giant + baby + steps) * -0.5j
-        return found.rolled(giant * unit)
+        one = weights.along(out, columns(into))
+        found = one((giant + baby) * unit, giant * unit)
+        if not paired:
+            return found
+        return found * 0.5 + one((giant + baby + steps) * unit, giant * unit) * -0.5j
 
     rotated = []
     for one in x:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 
 import numpy as np
 
@@ -84,17 +84,11 @@ class Weights:
         Of two diagonals that share a plaintext, each is halved.
         """
         source, steps = self.source, self.op.attributes["baby_steps"]
-        column = self._table(f"column.{into}", source, lambda: source.feature[into])
-
-        def one(k: int) -> Slots:
-            places = (column, k * source.stride)
-            weight = Argument("weight")
-            return self.turned(out, source.features, lambda row: Slots.of(weight, row, places))
-
-        found = one(k)
-        if self.op.attributes.get("paired"):
-            found = found * 0.5 + one(k + source.positions // 2) * -0.5j
-        return found.rolled(k // steps * steps * source.stride)
+        one, giant = self.along(out, self._columns(into)), (k - k % steps) * source.stride
+        found = one(k * source.stride, giant)
+        if not self.op.attributes.get("paired"):
+            return found
+        return found * 0.5 + one((k + source.positions // 2) * source.stride, giant) * -0.5j
 
     def repeating_diagonal(self, out: int, into: int, k: int, alike: bool) -> Slots:
         """Diagonal k between a target and a source ciphertext, rotated back for its giant step.
@@ -103,20 +97,48 @@ class Weights:
         which is one token behind. The diagonal is halved, because the sum with the conjugate is the
         result. If all tokens are ``alike``, neither is needed.
         """
-        source, steps = self.source, self.op.attributes["baby_steps"]
-        column = self._table(f"column.{into}", source, lambda: source.feature[into])
-        found = self.turned(
-            out, source.features, lambda row: Slots.of(Argument("weight"), row, (column, k))
-        )
-        if not alike:
-            inside = np.arange(source.positions) + k < source.positions
-            quarter = self._table(f"wraps.{k}", source, lambda: np.where(inside, 0, 3))
-            found = found * Slots.of(Root(4), (quarter, 0)) * 0.5  # the third power of i is −i
-        return found.rolled(k - k % steps)
+        steps = self.op.attributes["baby_steps"]
+        found = self.along(out, self._columns(into))(k, k - k % steps)
+        return found if alike else found * self._wrapped(k, k - k % steps)
 
-    def _table(self, name: str, of: FeatureMap, make: Callable[[], np.ndarray]) -> Table:
-        """A table over the positions of features."""
-        return self.ctx.table(name, of, make, of.layout.feature_repeats)
+    # A layer has thousands of diagonals, of few different tables. So these are made once.
+
+    @cached_property
+    def along(self) -> Callable[[int, Table], Callable[[int, int], Slots]]:
+        """The weights of a result ciphertext's rows at columns: rotation of these, and of the
+        slots as :meth:`Slots.rolled` -> slots.
+        """
+        return cache(self._along)
+
+    @cached_property
+    def _columns(self) -> Callable[[int], Table]:
+        return cache(self._columns_of)
+
+    @cached_property
+    def _wrapped(self) -> Callable[[int, int], Slots]:
+        return cache(self._wrapped_at)
+
+    def _wrapped_at(self, k: int, giant: int) -> Slots:
+        """Half, times −i where k leads to the next token; rotated back for the giant step."""
+        source = self.source
+
+        def make() -> np.ndarray:
+            inside = np.arange(source.positions) + k < source.positions
+            return np.where(inside, 0, 3)  # the third power of i is −i
+
+        quarter = self.ctx.table(f"wraps.{k}", source, make, source.layout.feature_repeats)
+        return Slots.of(Root(4), (quarter, -giant)) * 0.5
+
+    def _columns_of(self, into: int) -> Table:
+        """The feature at each position of a source ciphertext."""
+        source = self.source
+        repeats = source.layout.feature_repeats
+        return self.ctx.table(f"column.{into}", source, lambda: source.feature[into], repeats)
+
+    def _along(self, out: int, column: Table) -> Callable[[int, int], Slots]:
+        places, weight = (column, 0), Argument("weight")
+        found = self.turned(out, self.source.features, lambda row: Slots.of(weight, row, places))
+        return partial(found.along, column)
 
     def turned(self, out: int, columns: int, of: Callable[[TableRotation], Slots]) -> Slots:
         """Slots of a result ciphertext, from rows of an array with ``columns`` columns; rotary

@@ -17,6 +17,7 @@ from atlasc.program.plaintexts import Slots
 from atlasc.program.transform_work import SHORT_REPEATS, TRANSFORMS
 from atlasc.targets.bootstrap_needs import BootstrapNeeds
 from atlasc.targets.costs import BOOTSTRAPS, relative_work
+from atlasc.targets.moduli import special_for
 from atlasc.targets.parameters import NARROWER, ParameterSet
 
 TABLES = 4
@@ -83,19 +84,20 @@ def _work(parameters: ParameterSet, counts: Counts) -> list[float]:
     def work(landing: int) -> float:
         total = 0.0
         for (name, level), calls in counts.primitives.items():
-            limbs, digits = _landed(parameters, landing, level)
-            total += calls * relative_work(limbs, parameters.special_primes, digits)[name]
+            limbs, special, digits = _landed(parameters, landing, level)
+            total += calls * relative_work(limbs, special, digits)[name]
         return total
 
     least, top = parameters.bootstrap_from, parameters.max_level
     return [work(max(at, least)) for at in range(top + 1)]
 
 
-def _landed(parameters: ParameterSet, landing: int, level: int) -> tuple[int, int]:
-    """Primes and digits at a level of a bootstrap that ends at level ``landing``: it has no primes
-    of the levels between that one and the highest level after a bootstrap.
+def _landed(parameters: ParameterSet, landing: int, level: int) -> tuple[int, int, int]:
+    """Primes, special primes and digits at a level of a bootstrap that ends at level ``landing``:
+    it has no primes of the levels between that one and the highest level after a bootstrap.
     """
-    most, left, digits, limbs = sum(parameters.moduli.special), 0, list[int](), 0
+    special = parameters.moduli.special
+    most, left, digits, kept = sum(special), 0, list[int](), list[int]()
     gap = range(parameters.residues(landing), parameters.residues(parameters.max_level))
     sizes = list[int]()
     for at, bits in enumerate(parameters.moduli.primes[: level + 1]):
@@ -107,8 +109,9 @@ def _landed(parameters: ParameterSet, landing: int, level: int) -> tuple[int, in
             digits.append(0)
         left -= bits
         digits[-1] += place not in gap
-        limbs += place not in gap
-    return limbs, sum(map(bool, digits))
+        kept += [] if place in gap else [bits]
+    count = sum(map(bool, digits))
+    return len(kept), special_for(kept, special) if count == 1 else len(special), count
 
 
 def _diagonals(parameters: ParameterSet, function: Function) -> Iterator[tuple[int, int, int]]:
@@ -129,6 +132,6 @@ def _plaintext_bytes(parameters: ParameterSet, level: int, period: int) -> int:
 
     If they repeat often, so do the encoded values, and one copy is kept.
     """
-    primes = parameters.residues(level) + parameters.special_primes
+    primes = parameters.residues(level) + parameters.special_at(level)
     repeats = parameters.slots // period
     return primes * parameters.ring_degree * 8 // (repeats if repeats >= SHORT_REPEATS else 1)

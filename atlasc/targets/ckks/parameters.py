@@ -26,7 +26,7 @@ from atlasc.program.engine import LEAST_COPIES
 from atlasc.program.function import Function
 from atlasc.program.transform_work import TransformWork
 from atlasc.targets.bootstrap_needs import BootstrapNeeds
-from atlasc.targets.moduli import Moduli, digit_bits
+from atlasc.targets.moduli import Moduli, digit_bits, special_for
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.security import estimated_log_qp
@@ -123,17 +123,27 @@ class CkksParameters(ParameterSet):
         """See the base class; a level with more bits than a prime may have uses several primes."""
         return len(self._limbs(level))
 
+    def special_at(self, level: int) -> int:
+        return special_for(self._limbs(level), self.moduli.special)
+
     def digits(self, level: int) -> int:
         return len(digit_bits(self._limbs(level), sum(self.moduli.special)))
 
     def key_bytes(self, level: int) -> int:
         """See the base class; residues are packed without gaps."""
-        bits = sum(self._limbs(level)) + sum(self.moduli.special)
+        return self._key_bytes(level, self.special_primes)
+
+    def switched_key_bytes(self, level: int) -> int:
+        """Bytes of a key that a key switch at ``level`` reads."""
+        return self._key_bytes(level, self.special_at(level))
+
+    def _key_bytes(self, level: int, special: int) -> int:
+        bits = sum(self._limbs(level)) + sum(self.moduli.special[:special])
         return 2 * self.digits(level) * bits * self.ring_degree // 8
 
     def _extended_bytes(self, level: int) -> int:
         """Bytes of a polynomial at a level, special primes included."""
-        return (self.residues(level) + self.special_primes) * self.ring_degree * 8
+        return (self.residues(level) + self.special_at(level)) * self.ring_degree * 8
 
     def transform_bytes(self, work: TransformWork) -> int:
         """See the base class: sums, digits of the operands and of one sum, encoded plaintexts; and

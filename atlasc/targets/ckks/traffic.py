@@ -1,10 +1,11 @@
 """What the kernels of the target ``cuda`` read and write, by primitive: an estimate.
 
 It follows the kernels (docs/backend-phantom.md): a transform of a limb is two passes, each of which
-reads and writes it; the first pass converts residues where it reads them, the last one divides. A
-sum of products and of numbers is one kernel, and four rotations of one ciphertext read its digits
-once. On a layer of BERT-base it is within 8% of what the launches count, in both packings
-(``tests/runtime_cuda/ckks/test_launches.py``).
+reads and writes it; the first pass converts residues where it reads them, the last one divides. The
+product with a key does the last pass of digits that nothing else reads, and the first one of the
+division that follows. A sum of products and of numbers is one kernel, and four rotations of one
+ciphertext read its digits once. On a layer of BERT-base it is within 8% of what the launches count,
+in both packings (``tests/runtime_cuda/ckks/test_launches.py``).
 """
 
 from __future__ import annotations
@@ -57,23 +58,26 @@ def _traffic(parameters: CkksParameters) -> Traffic:
 
 def _limbs(parameters: CkksParameters, level: int) -> dict[CostKind, float]:
     """Limbs that each primitive reads and writes at a level."""
-    own, special = parameters.residues(level), parameters.special_primes
+    own, special = parameters.residues(level), parameters.special_at(level)
     wide, digits = own + special, parameters.digits(level)
-    key = parameters.key_bytes(level) / (8 * parameters.ring_degree)
+    key = parameters.switched_key_bytes(level) / (8 * parameters.ring_degree)
     # Back to coefficients; each digit is converted to all other primes, and has no limb of its own.
     hoist = 2 * own + 3 * digits * wide
     read = digits * wide + key  # by the product of digits and a key
+    once = 4 * own + digits * wide + read  # where that product is the only one
     divide = 10 * special + 8 * own  # both parts, by the special primes
+    begun = 6 * special + 8 * own  # where a product has begun it
     rescale = 10 + 8 * own
     # A product's division is also by its level's prime, which `rescale` counts: it has the rest.
-    product = hoist + read + 2 * wide + 2 * own + 10 * special
+    product = once + 2 * wide + 2 * own + 6 * special
     encode = 5 + 5 * own
     add = 2 * own  # most sums are written by a product's kernel, or wait for the next one
     return {
         "encrypt": 0.0,  # the client's
         "decrypt": 0.0,
         "add": add,
-        "add_plain": 0.0,  # nearly always a number
+        "add_plain": encode + 4 * own,
+        "add_scalar": 0.0,  # as a number that multiplies
         "negate": 4 * own,
         "times_i": 4 * own,
         "rescale": rescale,
@@ -85,9 +89,9 @@ def _limbs(parameters: CkksParameters, level: int) -> dict[CostKind, float]:
         "mul_scalar": 0.0,  # what a term of a sum reads, the sum counts; nearly all are terms
         "hoist": hoist,
         "rotate_hoisted": digits * wide / 4 + key + 2 * wide + own + divide,
-        "rotate": hoist + read + 2 * wide + own + divide,
+        "rotate": once + 2 * wide + own + begun,
         "transform_baby": read + own,
-        "transform_giant": 5 * special + 4 * own + hoist + read + 5 * wide,
+        "transform_giant": 5 * special + 4 * own + once + 5 * wide,
         "transform_product": 6 * wide / REPEATS,
         "transform_dense": 6 + 6 * wide,
         "transform_result": divide,

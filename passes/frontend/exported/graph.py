@@ -28,6 +28,8 @@ PUBLIC_INPUT = "attention_mask"
 COPIES = {"alias", "clone", "contiguous", "detach", "detach_", "lift_fresh_copy", "positive", "to",
           "_to_copy", "type_as"}  # fmt: skip
 DROPOUTS = {"dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"}
+AS_NUMBERS = {"to", "_to_copy", "type_as", "add", "sub", "rsub", "mul", "div"}
+"""Ops that read integers as numbers, where their result is of floats."""
 RESHAPES = ("view", "reshape", "_unsafe_view")
 VIEWS = (*RESHAPES, "expand", "slice", "flatten")
 """Ops that leave a tensor as it is if its shape does not change."""
@@ -197,8 +199,24 @@ def is_active_dropout(node: Node) -> bool:
     )
 
 
-def remove_identities(graph: Graph) -> dict[Node, Node]:
+def numbers_among(inputs: Mapping[Node, str]) -> set[Node]:
+    """The inputs of integers that are read as numbers alone, such as images of bytes that a model
+    turns into floats or divides by 255; the others are ids.
+    """
+    found = set()
+    for node, name in inputs.items():
+        dtype = _type(node)
+        integers = dtype is not None and not is_float(node) and str(dtype) != "torch.bool"
+        users = [user for user in node.users if hasattr(user.meta.get("val"), "shape")]
+        as_numbers = all(packet(user) in AS_NUMBERS and is_float(user) for user in users)
+        if integers and name != PUBLIC_INPUT and users and as_numbers:
+            found.add(node)
+    return found
+
+
+def remove_identities(graph: Graph, numbers: Collection[Node] = ()) -> dict[Node, Node]:
     """Route the users of copies, casts between floats, dropout and similar nodes to their operand.
+    A cast of ``numbers``, which are integers, to floats is one too.
 
     Returns each such node with its operand. Raises AtlasError for an active dropout, which means
     that the model was exported in training mode.
@@ -222,7 +240,7 @@ def remove_identities(graph: Graph) -> dict[Node, Node]:
             )
         view = name in (*VIEWS, "cat", "copy") and shape(node) == shape(operand)
         view = view or (name in ("pad", "constant_pad_nd") and not any(node.args[1]))
-        floats = is_float(node) and is_float(operand)
+        floats = is_float(node) and (is_float(operand) or operand in numbers)
         view = view and (floats or _type(node) == _type(operand))
         if name in DROPOUTS or view or (name in COPIES and floats):
             node.replace_all_uses_with(operand)

@@ -203,8 +203,13 @@ _PASSES = ("poly.affine", "poly.input")
 
 def _refused(op: Op, forms: list[Form]) -> AtlasError:
     """Why an op cannot be packed, in the words of a model."""
-    what = _MEANING.get(op.name, op.name)
-    if forms[:1] and forms[0] in (Form.SPLIT, Form.HEADS) and op.name in _OF_HEADS:
+    what, why = _MEANING.get(op.name, op.name), _WHY.get(op.name)
+    if op.name == "poly.matmul" and forms == [Form.HEADS] * 2:
+        queries, keys = (_shape(one)[2] for one in op.operands)
+        if queries != keys:
+            what = "attention to another number of tokens"
+            why = f"{queries} queries attend to {keys} keys; one query, or as many as keys, can"
+    elif forms[:1] and forms[0] in (Form.SPLIT, Form.HEADS) and op.name in _OF_HEADS:
         what = f"{what} {_SINGLE_HEADS}"
     elif forms[:1] == [Form.SCORES] and op.name == "poly.add_constant":
         what = "a bias of attention scores (relative positions)"
@@ -215,7 +220,7 @@ def _refused(op: Op, forms: list[Form]) -> AtlasError:
     return AtlasError(
         f"{what} cannot be compiled yet",
         where=op.location,
-        why="; ".join(part for part in (_WHY.get(op.name), inside) if part),
+        why="; ".join(part for part in (why, inside) if part),
         remedy="run expand, normalise-affine, fold-features and assign-scales before pack"
         if op.name in _PASSES
         else written("" if Form.SCORES in forms else what),

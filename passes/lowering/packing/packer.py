@@ -345,6 +345,11 @@ def is_alone(value: Value) -> bool:
     return layout_of(value).field(UNUSED) is not None
 
 
+def copies_of(value: Value) -> int:
+    """Number of copies of a value in the slots of a ciphertext that may share its evaluation."""
+    return 1 if is_alone(value) else layout_of(value).copies
+
+
 def full(layout: Layout, features: int) -> bool:
     """Whether no slot of the feature fields is padding."""
     filled = layout.extent("d") * layout.extent("g") == features

@@ -14,8 +14,8 @@ So the entry levels alone describe a placement.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeAlias
 
 Landing: TypeAlias = float | tuple[float, ...]
 """Cost of a bootstrap: a constant, or one figure for each level 0..bootstrap_level after it."""
@@ -67,6 +67,13 @@ class LevelChain:
         return -(-node.ciphertexts // (1 if narrow else self.bootstrap_batch))
 
 
+class Way(NamedTuple):
+    """Another way to do an operation: its depth, which is not less, and its cost, as of a node."""
+
+    depth: int
+    cost: float | tuple[float, ...]
+
+
 @dataclass(frozen=True)
 class LevelNode:
     """One operation, or an input if `level` is given.
@@ -81,6 +88,7 @@ class LevelNode:
         ciphertexts: number of ciphertexts of its result, which its bootstraps refresh.
         refreshable: whether its result may be bootstrapped.
         narrow: whether the slots of its result repeat.
+        other: another way to do the operation.
         level: inputs only: the level of the fresh ciphertext.
     """
 
@@ -92,6 +100,13 @@ class LevelNode:
     refreshable: bool = True
     level: int | None = None
     narrow: bool = False
+    other: Way | None = None
+
+    @property
+    def ways(self) -> tuple[LevelNode, ...]:
+        """The node done in one way, for each way."""
+        one = replace(self, other=None)
+        return (one,) if self.other is None else (one, replace(one, **self.other._asdict()))
 
     def cost_at(self, level: int) -> float:
         """Cost if the node is entered at `level`."""

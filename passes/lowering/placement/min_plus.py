@@ -58,8 +58,8 @@ class Pieces:
         if chain.bootstrap_level is not None:
             most = math.fsum(chain.cost_of(node, chain.bootstrap_level) for node in graph.nodes)
         for node in graph.nodes:
-            if node.level is None:
-                costs = costs_of(node, chain.max_level)
+            for way in node.ways if node.level is None else ():
+                costs = costs_of(way, chain.max_level)
                 most += float(costs[np.isfinite(costs)].max(initial=0.0))
         bits = calls.bit_length()
         # Rounding adds at most half a unit to each of a node's two terms: one bit of room.
@@ -91,12 +91,14 @@ class Pieces:
         bootstrap of its result. An input lacks the first axis; an unread result lacks the last.
         """
         wanted = (node.ciphertexts, node.refreshable, node.narrow)
-        key = (node.level, node.cost, node.depth, *wanted, read)
+        key = (node.level, node.cost, node.depth, node.other, *wanted, read)
         return self.intern(("node", *key), partial(self._node, node, read))
 
     def _node(self, node: LevelNode, read: bool) -> Table:
         if node.level is not None:
             return self.edge(node)[node.level]
+        if node.other is not None:
+            return np.asarray(reduce(np.minimum, (self._node(way, read) for way in node.ways)))
         table = np.full((self.levels, self.levels), INFINITY, np.int64)
         if node.depth < self.levels:
             table[node.depth :] = self.edge(node)[: self.levels - node.depth]

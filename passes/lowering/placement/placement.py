@@ -9,7 +9,7 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.lowering.placement.elimination import SERIES_PARALLEL, TABLE_LIMIT, Factors
-from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph
+from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, LevelNode
 from atlasc.passes.lowering.placement.min_plus import Pieces, costs_of
 
 
@@ -47,6 +47,7 @@ class Placement(NamedTuple):
         result_levels: level of a node's result before any bootstrap.
         bootstraps: bootstrapped value -> its level afterwards.
         bootstrap_count: number of bootstraps of all these values.
+        others: nodes that are done in their other way.
         method: how the placement was found.
     """
 
@@ -55,6 +56,7 @@ class Placement(NamedTuple):
     result_levels: tuple[int, ...]
     bootstraps: dict[int, int]
     bootstrap_count: int
+    others: frozenset[int]
     method: Method
 
 
@@ -96,18 +98,40 @@ def place(graph: LevelGraph, chain: LevelChain, *, table_limit: int = TABLE_LIMI
         chosen[variable] if variable is not None else node.level or 0
         for variable, node in zip(factors.entry, graph.nodes, strict=True)
     )
-    results = tuple(level - node.depth for level, node in zip(entries, graph.nodes, strict=True))
-    bootstraps: dict[int, int] = {}
-    for index, users in enumerate(graph.uses()):
-        highest = max((entries[user] for user in users), default=0)
-        if highest > results[index]:
-            bootstraps[index] = chain.landing(highest)
-    counts = [chain.bootstraps(graph.nodes[index]) for index in bootstraps]
-    costs = [chain.cost_of(graph.nodes[index], level) for index, level in bootstraps.items()]
-    costs += [n.cost_at(at) for at, n in zip(entries, graph.nodes, strict=True) if n.level is None]
     widest = max((len(step.neighbours) for step in steps), default=0)
     method = Method(widest, len(pieces.tables), len(steps))
-    return Placement(math.fsum(costs), entries, results, bootstraps, sum(counts), method)
+    wanted = [max((entries[user] for user in users), default=0) for users in graph.uses()]
+    nodes = [
+        _done(node, pieces, entry, highest)
+        for node, entry, highest in zip(graph.nodes, entries, wanted, strict=True)
+    ]
+    results = tuple(level - node.depth for level, node in zip(entries, nodes, strict=True))
+    bootstraps = {
+        index: chain.landing(highest)
+        for index, (highest, result) in enumerate(zip(wanted, results, strict=True))
+        if highest > result
+    }
+    counts = [chain.bootstraps(nodes[index]) for index in bootstraps]
+    costs = [chain.cost_of(nodes[index], level) for index, level in bootstraps.items()]
+    costs += [
+        node.cost_at(at) for at, node in zip(entries, nodes, strict=True) if node.level is None
+    ]
+    otherwise = frozenset(
+        index
+        for index, (node, done) in enumerate(zip(graph.nodes, nodes, strict=True))
+        if node.other == (done.depth, done.cost)
+    )
+    return Placement(math.fsum(costs), entries, results, bootstraps, sum(counts), otherwise, method)
+
+
+def _done(node: LevelNode, pieces: Pieces, entry: int, wanted: int) -> LevelNode:
+    """The node in its cheapest way from an entry level to a level that its uses want; the first of
+    equally cheap ways.
+    """
+    if node.other is None:
+        return node
+    costs = [int(pieces.tables[pieces.of_node(way, True)][entry, wanted]) for way in node.ways]
+    return node.ways[int(np.argmin(costs))]
 
 
 def check_feasible(graph: LevelGraph, chain: LevelChain) -> None:

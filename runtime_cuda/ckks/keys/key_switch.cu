@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "atlasc/base/error.hpp"
 #include "kernel.hpp"
 
 namespace atlasc::ckks {
 namespace {
 
 /// As many digits as the device works on together.
-void make(const Ring& ring, const std::vector<Digit>& digits, std::size_t limbs) {
+void make(const Ring& ring, const std::vector<Digit>& digits, std::size_t limbs, bool once) {
     Limbs values{limbs + ring.size_p(), 0, limbs};
     values.converts = begins_conversions();
     std::size_t most = 0;
@@ -24,22 +25,24 @@ void make(const Ring& ring, const std::vector<Digit>& digits, std::size_t limbs)
     if (!values.converts) {
         with_size(most, [&](auto constant) {
             Decompose<decltype(constant)::value> kernel{
-                ring.log_degree(), limbs, ring.size_q(), ring.size_p(), ring.primes(), {}};
+                ring.log_degree(), limbs,         ring.size_q(), ring.size_p(),
+                ring.size_qp(),    ring.primes(), {}};
             std::copy(digits.begin(), digits.end(), kernel.of);
             launch(digits.size() * ring.degree(), kernel, "digits of a key switch");
         });
     }
-    ring.forward(values);
+    once ? ring.begin_forward(values) : ring.forward(values);
 }
 
 }  // namespace
 
 Digits decomposed(const Ring& ring, const std::vector<const Word*>& polynomials,
-                  std::size_t limbs) {
+                  std::size_t limbs, bool once) {
     const std::size_t count = polynomials.size();
     const std::size_t each = ring.digits(limbs);
     const std::size_t size = (limbs + ring.size_p()) * ring.degree();
     Digits digits{limbs, each, each * size, Words(ring.memory(), count * each * size)};
+    digits.begun = once;
     if (begins_conversions()) {
         digits.own = polynomials;
     }
@@ -60,14 +63,14 @@ Digits decomposed(const Ring& ring, const std::vector<const Word*>& polynomials,
                                 polynomials[at],
                                 digits.words.get() + (at * each + digit) * size});
                 if (some.size() == together()) {
-                    make(ring, some, limbs);
+                    make(ring, some, limbs, once);
                     some.clear();
                 }
             }
         }
     }
     if (!some.empty()) {
-        make(ring, some, limbs);
+        make(ring, some, limbs, once);
     }
     return digits;
 }
@@ -97,22 +100,25 @@ InnerProduct inner_product(const Ring& ring, const Switched& x, std::size_t limb
 
 void add_switched(const Ring& ring, const std::vector<Switched>& terms, Extended& out,
                   bool accumulate) {
-    const std::size_t count = (out.limbs + ring.size_p()) * ring.degree();
     std::vector<InnerProduct> products;
+    std::size_t digits = 0;
+    bool begun = false;
     for (const Switched& term : terms) {
         products.push_back(inner_product(ring, term, out.limbs, out.words.get()));
+        digits = std::max(digits, term.digits.count);
+        begun = begun || term.digits.begun;
     }
     if (products.size() == 1) {
         products[0].accumulate = accumulate;
-        launch(count, products[0], "products with a key");
+        begun ? ring.key_products(products)
+              : launch(products[0].places(), products[0], "products with a key");
         return;
     }
     const Array of_products(ring.memory(), products);
-    launch(count,
-           InnerProducts{ring.log_degree(), out.limbs, ring.size_q(), ring.size_p(),
-                         ring.primes(), of_products.get(), products.size(), accumulate,
-                         out.words.get()},
-           "products with keys");
+    const InnerProducts sum{ring.log_degree(), out.limbs, ring.size_q(), ring.size_p(),
+                            ring.primes(), of_products.get(), products.size(), digits,
+                            accumulate, out.words.get()};
+    begun ? ring.key_products(sum) : launch(sum.places(), sum, "products with keys");
 }
 
 Digits decomposed(const Ring& ring, const std::vector<const Extended*>& xs) {
@@ -128,7 +134,7 @@ Digits decomposed(const Ring& ring, const std::vector<const Extended*>& xs) {
         parts.push_back(both_parts(ring, *x).second);
     }
     divide(ring, ring.divisor(0, true), parts, limbs, quotients);
-    Digits digits = decomposed(ring, {quotients.begin(), quotients.end()}, limbs);
+    Digits digits = decomposed(ring, {quotients.begin(), quotients.end()}, limbs, true);
     digits.kept = std::move(seconds);
     return digits;
 }
@@ -142,7 +148,11 @@ Addends both_parts(const Ring& ring, const Extended& x) {
     return {x.words.get(), x.words.get() + limbs * ring.degree(), limbs, nullptr};
 }
 
-std::vector<Polys> divided(const Ring& ring, const std::vector<Extended>& xs, int level) {
+std::vector<Polys> divided(const Ring& ring, const std::vector<Extended>& xs, int level,
+                           bool begun) {
+    if (level > 0 && ring.chain().limbs_at(level) != xs[0].limbs) {
+        throw Error("internal error: a ciphertext has other primes than its level");
+    }
     const Divisor divisor = ring.divisor(level, true);
     std::vector<Polys> out;
     std::vector<const Word*> parts;
@@ -153,62 +163,33 @@ std::vector<Polys> divided(const Ring& ring, const std::vector<Extended>& xs, in
         parts.insert(parts.end(), {both.first, both.second});
         quotients.insert(quotients.end(), {own.part(0), own.part(1)});
     }
-    divide(ring, divisor, parts, out[0].limbs, quotients);
+    divide(ring, divisor, parts, out[0].limbs, quotients, begun);
     return out;
 }
 
-namespace {
-
-bool of_one_key(const InnerProduct& x, const InnerProduct& y) {
-    return x.key_words == y.key_words && x.galois == y.galois;
-}
-
-bool of_one_operand(const InnerProduct& x, const InnerProduct& y) {
-    return x.digit_words == y.digit_words;
-}
-
-/// Some that share the key or the operand.
-template <typename Shared>
-void launch_all(std::size_t count, const std::vector<InnerProduct>& some) {
-    Shared kernel{some.size(), {some[0], some[0], some[0], some[0]}};
-    std::copy(some.begin(), some.end(), kernel.of);
-    launch(count, kernel, "products with keys");
-}
-
-}  // namespace
-
 std::vector<Polys> switched(const Ring& ring, const std::vector<Switched>& xs, std::size_t limbs,
                             int level) {
-    static_assert(SharedProducts::most == 4 && HoistedProducts::most == 4);
-    std::vector<Extended> products;
-    std::vector<InnerProduct> some;
-    const auto finish = [&] {
-        const std::size_t count = (limbs + ring.size_p()) * ring.degree();
-        if (some.size() == 1) {
-            launch(count, some[0], "products with a key");
-        } else if (of_one_key(some[0], some[1])) {
-            launch_all<SharedProducts>(count, some);
-        } else {
-            launch_all<HoistedProducts>(count, some);
-        }
-        some.clear();
-    };
+    static_assert(HoistedProducts::most == 4);
+    std::vector<Extended> results;
+    std::vector<InnerProduct> products;
     for (const Switched& x : xs) {
-        Word* out = products.emplace_back(ring, limbs).words.get();
-        const InnerProduct product = inner_product(ring, x, limbs, out);
-        const auto all = [&](bool (*alike)(const InnerProduct&, const InnerProduct&)) {
-            return std::all_of(some.begin(), some.end(),
-                               [&](const InnerProduct& one) { return alike(one, product); });
-        };
-        if (some.size() == SharedProducts::most || !(all(of_one_key) || all(of_one_operand))) {
-            finish();
-        }
-        some.push_back(product);
+        Word* out = results.emplace_back(ring, limbs).words.get();
+        products.push_back(inner_product(ring, x, limbs, out));
+        products.back().values = limbs - ring.divisor(level, true).primes;
     }
-    if (!some.empty()) {
-        finish();
+    if (xs[0].digits.begun) {
+        ring.key_products(products);
+        return divided(ring, results, level, true);
     }
-    return divided(ring, products, level);
+    for (std::size_t first = 0; first < products.size(); first += HoistedProducts::most) {
+        const InnerProduct& one = products[first];
+        HoistedProducts some{std::min(products.size() - first, HoistedProducts::most),
+                             {one, one, one, one}};
+        std::copy_n(products.begin() + static_cast<std::ptrdiff_t>(first), some.count, some.of);
+        some.count == 1 ? launch(one.places(), one, "products with a key")
+                        : launch(one.places(), some, "products with keys");
+    }
+    return divided(ring, results, level);
 }
 
 std::vector<Polys> relinearised(const Ring& ring, const std::vector<const Polys*>& xs,
@@ -217,7 +198,7 @@ std::vector<Polys> relinearised(const Ring& ring, const std::vector<const Polys*
     for (const Polys* x : xs) {
         thirds.push_back(x->part(2));
     }
-    const Digits digits = decomposed(ring, thirds, limbs);
+    const Digits digits = decomposed(ring, thirds, limbs, true);
     std::vector<Switched> each;
     for (std::size_t at = 0; at < xs.size(); ++at) {
         each.push_back({digits.of(at), &key, 1,

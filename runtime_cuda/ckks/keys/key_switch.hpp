@@ -26,6 +26,7 @@ struct OwnDigits {
     int log_run = 0;
     bool of_primes = true;  ///< one for each block of the chain's primes
     const Word* own = nullptr;  ///< the polynomial, where a digit lacks its own primes
+    bool begun = false;  ///< their transforms have begun, and the product with a key ends them
 };
 
 /// Digits of polynomials of `limbs` primes. Where the device begins conversions with transforms, they
@@ -37,18 +38,20 @@ struct Digits {
     Words words;
     int log_run = 0;
     bool of_primes = true;
+    bool begun = false;
     std::vector<const Word*> own = {};
     Words kept = {};  ///< polynomials that nobody else holds
 
     OwnDigits of(std::size_t polynomial) const {
         return {words.get() + polynomial * size, count, log_run, of_primes,
-                own.empty() ? nullptr : own[polynomial]};
+                own.empty() ? nullptr : own[polynomial], begun};
     }
 };
 
-/// Of some polynomials.
+/// Of some polynomials. Those that are multiplied `once` are left to that product where their
+/// transforms have begun.
 Digits decomposed(const Ring& ring, const std::vector<const Word*>& polynomials,
-                  std::size_t limbs);
+                  std::size_t limbs, bool once);
 
 /// P times both parts of a ciphertext, of which the second may be null.
 Addends times_special(const Ring& ring, const Word* first, const Word* second,
@@ -82,16 +85,18 @@ InnerProduct inner_product(const Ring& ring, const Switched& x, std::size_t limb
 void add_switched(const Ring& ring, const std::vector<Switched>& terms, Extended& out,
                   bool accumulate);
 
-/// The second parts over P, as digits; the first one to add to them; and both parts.
+/// The second parts over P, as digits for one product; the first one to add to them; and both parts.
 Digits decomposed(const Ring& ring, const std::vector<const Extended*>& xs);
 Addends first_part(const Ring& ring, const Extended& x);
 Addends both_parts(const Ring& ring, const Extended& x);
 
 /// The ciphertexts themselves, and with a level above 0 divided by the level's primes too: one
-/// rounding. One ciphertext or more, of the same primes.
-std::vector<Polys> divided(const Ring& ring, const std::vector<Extended>& xs, int level);
+/// rounding. One ciphertext or more, of the same primes. See `divide`.
+std::vector<Polys> divided(const Ring& ring, const std::vector<Extended>& xs, int level,
+                           bool begun = false);
 
-/// The ciphertexts of each of some, of `limbs` primes, divided as above.
+/// The ciphertexts of each of some, of `limbs` primes, divided as above: of digits that are multiplied
+/// once, or of one polynomial's.
 std::vector<Polys> switched(const Ring& ring, const std::vector<Switched>& xs, std::size_t limbs,
                             int level = 0);
 
@@ -99,7 +104,6 @@ std::vector<Polys> switched(const Ring& ring, const std::vector<Switched>& xs, s
 /// to s. Divided as above.
 std::vector<Polys> relinearised(const Ring& ring, const std::vector<const Polys*>& xs,
                                 const SwitchKey& key, std::size_t limbs, int level);
-
 
 /// Galois elements: of a rotation to the left, and of the conjugation.
 std::uint32_t galois_of(const Ring& ring, std::size_t amount);

@@ -79,8 +79,8 @@ struct DigitsOfCopies {
     }
 };
 
-/// The ciphertext under the sparse secret, modulo q_0.
-Polys under_sparse_secret(const Ring& ring, const Polys& x, const SwitchKey& key) {
+/// Coefficients of both parts of the ciphertext under the sparse secret, modulo q_0: [part][N].
+Words under_sparse_secret(const Ring& ring, const Polys& x, const SwitchKey& key) {
     const std::size_t degree = ring.degree();
     const std::size_t p = ring.size_q();  // position of p_0 among all primes
     const Words coefficients = ring.polynomial(1);
@@ -88,8 +88,9 @@ Polys under_sparse_secret(const Ring& ring, const Polys& x, const SwitchKey& key
     ring.backward(coefficients.get(), x.part(1), 1);
     lift_coefficients(ring, coefficients.get(), 0, digit.get(), 0, 1);
     lift_coefficients(ring, coefficients.get(), 0, digit.get() + degree, p, 1);
-    ring.forward(digit.get(), 1);
-    ring.forward(digit.get() + degree, 1, p);
+    Limbs values{2, 0, 1};
+    values.add(digit.get(), digit.get());
+    ring.forward(values);
     const Words products = ring.polynomial(4);
     launch(2 * degree,
            SmallProduct{ring.log_degree(), ring.size_q(), ring.primes(), digit.get(), key.packing,
@@ -97,36 +98,44 @@ Polys under_sparse_secret(const Ring& ring, const Polys& x, const SwitchKey& key
                         x.part(0), products.get()},
            "switch to the sparse secret");
 
-    Polys out(ring, 2, 1);
-    const Words remainder = ring.polynomial(1);
+    // Parts go together: a limb alone keeps a device far from busy.
+    const Polys sparse(ring, 2, 1);
+    const Words rests = ring.polynomial(2);
+    const Words remainder = ring.polynomial(2);
+    Limbs divided{1, p};
+    Limbs remainders{1};
+    Limbs parts{1};
+    Words out = ring.polynomial(2);
     for (std::size_t part = 0; part < 2; ++part) {
         const Word* product = products.get() + 2 * part * degree;
-        ring.backward(coefficients.get(), product + degree, 1, p);
-        lift_coefficients(ring, coefficients.get(), p, remainder.get(), 0, 1);
-        ring.forward(remainder.get(), 1);
-        launch(degree,
-               Divide{ring.log_degree(), ring.primes(), product, remainder.get(),
-                      ring.inverse_of_first_special(), out.part(part)},
-               "division by a special prime");
+        divided.add(rests.get() + part * degree, product + degree);
+        remainders.add(remainder.get() + part * degree, remainder.get() + part * degree);
+        remainders.dividends[part] = product;
+        remainders.quotients[part] = sparse.part(part);
+        parts.add(out.get() + part * degree, sparse.part(part));
     }
+    ring.backward(divided);
+    for (std::size_t part = 0; part < 2; ++part) {
+        lift_coefficients(ring, divided.out[part], p, remainders.out[part], 0, 1);
+    }
+    subtract_and_divide(ring, remainders, ring.inverse_of_first_special());
+    ring.backward(parts);
     return out;
 }
 
 }  // namespace
 
 Polys raised(const Ring& ring, const Polys& x, const EvaluationKeys& keys, std::size_t limbs) {
-    const Polys sparse = under_sparse_secret(ring, x, *keys.to_sparse);
+    const Words sparse = under_sparse_secret(ring, x, *keys.to_sparse);
+    const Word* const second = sparse.get() + ring.degree();
     const std::size_t extended = limbs + ring.size_p();
-    const Words coefficients = ring.polynomial(1);
     const Words first = ring.polynomial(limbs);
-    ring.backward(coefficients.get(), sparse.part(0), 1);
-    lift_coefficients(ring, coefficients.get(), 0, first.get(), 0, limbs);
+    lift_coefficients(ring, sparse.get(), 0, first.get(), 0, limbs);
     ring.forward(first.get(), limbs);
     const Digits digits{limbs, 1, extended * ring.degree(), ring.polynomial(extended), 0, false};
     Word* special = digits.words.get() + limbs * ring.degree();
-    ring.backward(coefficients.get(), sparse.part(1), 1);
-    lift_coefficients(ring, coefficients.get(), 0, digits.words.get(), 0, limbs);
-    lift_coefficients(ring, coefficients.get(), 0, special, ring.size_q(), ring.size_p());
+    lift_coefficients(ring, second, 0, digits.words.get(), 0, limbs);
+    lift_coefficients(ring, second, 0, special, ring.size_q(), ring.size_p());
     Limbs values{extended, 0, limbs};
     values.add(digits.words.get(), digits.words.get());
     ring.forward(values);
@@ -135,23 +144,21 @@ Polys raised(const Ring& ring, const Polys& x, const EvaluationKeys& keys, std::
 }
 
 Polys raised_mean(const Ring& ring, const Polys& x, const EvaluationKeys& keys, std::size_t limbs) {
-    const Polys sparse = under_sparse_secret(ring, x, *keys.to_sparse);
+    const Words sparse = under_sparse_secret(ring, x, *keys.to_sparse);
+    const Word* const second = sparse.get() + ring.degree();
     const std::size_t extended = limbs + ring.size_p();
     const int log_run = std::min(log_raised_copies, most_log_run(ring.log_degree()));
     const std::size_t size = extended * (ring.degree() >> log_run);
-    const Words coefficients = ring.polynomial(1);
     const Words first = ring.polynomial(limbs);
-    ring.backward(coefficients.get(), sparse.part(0), 1);
     launch(first.size(),
-           MeanOfCopies{ring.log_degree(), ring.primes(), coefficients.get(), first.get()},
+           MeanOfCopies{ring.log_degree(), ring.primes(), sparse.get(), first.get()},
            "mean of copies");
     ring.forward(first.get(), limbs);
     const Digits digits{limbs, raised_copies, raised_copies * size,
                         Words(ring.memory(), raised_copies * size), log_run, false};
-    ring.backward(coefficients.get(), sparse.part(1), 1);
     launch(digits.words.size(),
            DigitsOfCopies{ring.log_degree(), log_run, limbs, extended, ring.size_q(), ring.primes(),
-                          coefficients.get(), digits.words.get()},
+                          second, digits.words.get()},
            "digits of a mean of copies");
     for (std::size_t digit = 0; digit < raised_copies;) {
         Limbs values{extended, 0, limbs, log_run};

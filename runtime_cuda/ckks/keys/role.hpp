@@ -18,6 +18,8 @@ struct Ground {
         : Ground(chain, std::make_shared<Memory>(device_memory)) {}
     Ground(const Chain& chain, std::shared_ptr<Memory> shared)
         : memory(std::move(shared)), ring(*memory, chain) {}
+    /// Of the bootstraps that end at a lower level.
+    Ground(const Ground& whole, int level) : memory(whole.memory), ring(whole.ring, level) {}
 
     std::shared_ptr<Memory> memory;
     Ring ring;

@@ -22,9 +22,7 @@ int prime_bits(const Chain& chain) {
     int bits = 0;
     for (const std::vector<Prime>* primes : {&chain.q, &chain.special}) {
         for (const Prime& q : *primes) {
-            while (q.value >> bits != 0) {
-                ++bits;
-            }
+            bits = std::max(bits, bits_of(q));
         }
     }
     return bits;

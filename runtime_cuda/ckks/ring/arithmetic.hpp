@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "atlasc/base/exact_math.hpp"
-#include "qualifiers.hpp"
+#include "atlasc/base/qualifiers.hpp"
 
 namespace atlasc::ckks {
 

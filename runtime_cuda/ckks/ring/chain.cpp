@@ -294,6 +294,21 @@ std::size_t digits_of(const Chain& chain, std::size_t limbs) {
     return static_cast<std::size_t>(end - chain.digits.begin());
 }
 
+std::size_t special_for(const Chain& chain, std::size_t limbs) {
+    if (digits_of(chain, limbs) > 1) {
+        return chain.special.size();
+    }
+    int missing = digit_room;
+    for (std::size_t at = 0; at < limbs; ++at) {
+        missing += bits_of(chain.q[at]);
+    }
+    std::size_t count = 0;
+    while (count < chain.special.size() && missing > 0) {
+        missing -= bits_of(chain.special[count++]);
+    }
+    return count;
+}
+
 void require_security(const Chain& chain) {
     const auto refuse = [&](const std::string& secret, double log_q, int limit) {
         throw Error("the parameters have fewer than 128 bits of security",
@@ -329,6 +344,14 @@ bool is_reduced(const Chain& chain, std::size_t limbs, const std::uint8_t* words
         }
     }
     return true;
+}
+
+int bits_of(const Prime& q) {
+    int bits = 0;
+    while (q.value >> bits != 0) {
+        ++bits;
+    }
+    return bits;
 }
 
 Word inverse(Word a, const Prime& q) { return power(reduce(a, q), q.value - 2, q); }

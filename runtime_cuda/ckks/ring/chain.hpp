@@ -83,6 +83,14 @@ Chain landed(Chain chain, int level);
 /// Digits of a key switch of a polynomial of the first `limbs` primes.
 std::size_t digits_of(const Chain& chain, std::size_t limbs);
 
+/// Bits by which the special primes that are left to a key switch exceed its only digit. What the
+/// key's error adds is then far below what the division rounds: atlasc/targets/parameters.py.
+constexpr int digit_room = 10;
+
+/// Special primes, the first ones, that a key switch of a polynomial of the first `limbs` primes
+/// computes with. They are all but where it has one digit, which is shorter than P.
+std::size_t special_for(const Chain& chain, std::size_t limbs);
+
 /// Refuses fewer than 128 bits of security (Error), by what atlasc/targets/security.py has: a table
 /// for the dense ternary secret, classical attacks; estimates for the sparse one.
 void require_security(const Chain& chain);
@@ -91,6 +99,9 @@ void require_security(const Chain& chain);
 /// rely on it: with another one each of them gives another result.
 bool is_reduced(const Chain& chain, std::size_t limbs, const std::uint8_t* words,
                 std::size_t parts);
+
+/// The least b with q < 2^b.
+int bits_of(const Prime& q);
 
 /// a^-1 modulo a prime that does not divide a.
 Word inverse(Word a, const Prime& q);

@@ -31,14 +31,6 @@ struct Unpack {
     ATLASC_DEVICE void operator()(std::size_t at) const { out[at] = unpacked(in, bits, at); }
 };
 
-std::size_t bits_of(const Prime& q) {
-    std::size_t bits = 0;
-    while (q.value >> bits != 0) {
-        ++bits;
-    }
-    return bits;
-}
-
 }  // namespace
 
 Packing::Packing(const Chain& chain, std::size_t limbs, std::size_t special)

@@ -215,7 +215,7 @@ namespace {
 
 /// Of as many polynomials as a device works on together.
 void divide_some(const Ring& ring, const Divisor& divisor, const Word* const* polynomials,
-                 std::size_t count, std::size_t limbs, Word* const* out) {
+                 std::size_t count, std::size_t limbs, Word* const* out, bool begun) {
     const std::size_t degree = ring.degree();
     const std::size_t size = divisor.primes + divisor.special;
     const Words coefficients = ring.polynomial(count * size);
@@ -233,7 +233,7 @@ void divide_some(const Ring& ring, const Divisor& divisor, const Word* const* po
         remainders.quotients[at] = out[at];
     }
     divided.scales = begins_conversions() ? divisor.block.inverses : nullptr;
-    ring.backward(divided);
+    begun ? ring.end_backward(divided) : ring.backward(divided);
     remainders.converts = begins_conversions();
     if (!remainders.converts) {
         with_size(divisor.block.size, [&](auto constant) {
@@ -244,23 +244,27 @@ void divide_some(const Ring& ring, const Divisor& divisor, const Word* const* po
                    "remainder of a division");
         });
     }
-    remainders.inverses = ends_divisions() ? divisor.inverse : nullptr;
-    ring.forward(remainders);
-    for (std::size_t at = 0; at < count && !ends_divisions(); ++at) {
-        launch(limbs * degree,
-               Divide{ring.log_degree(), ring.primes(), polynomials[at], remainders.out[at],
-                      divisor.inverse, remainders.quotients[at]},
-               "division by primes");
-    }
+    subtract_and_divide(ring, remainders, divisor.inverse);
 }
 
 }  // namespace
 
+void subtract_and_divide(const Ring& ring, Limbs& remainders, const Word* inverse) {
+    remainders.inverses = ends_divisions() ? inverse : nullptr;
+    ring.forward(remainders);
+    for (std::size_t at = 0; at < remainders.polynomials && !ends_divisions(); ++at) {
+        launch(remainders.count * ring.degree(),
+               Divide{ring.log_degree(), ring.primes(), remainders.dividends[at],
+                      remainders.out[at], inverse, remainders.quotients[at]},
+               "division by primes");
+    }
+}
+
 void divide(const Ring& ring, const Divisor& divisor, const std::vector<const Word*>& polynomials,
-            std::size_t limbs, const std::vector<Word*>& out) {
+            std::size_t limbs, const std::vector<Word*>& out, bool begun) {
     for (std::size_t first = 0; first < polynomials.size(); first += together()) {
         divide_some(ring, divisor, &polynomials[first],
-                    std::min(together(), polynomials.size() - first), limbs, &out[first]);
+                    std::min(together(), polynomials.size() - first), limbs, &out[first], begun);
     }
 }
 

@@ -16,9 +16,10 @@ struct PlainValues {
     std::size_t from = ~std::size_t{0};
     std::size_t gap = 0;
 
-    /// The word of a place.
+    /// The word of a place; null where there are none.
     ATLASC_DEVICE const Word* word(std::size_t at) const {
-        return words + ((at < from ? at : at + gap) >> log_run);
+        const std::size_t number = (at < from ? at : at + gap) >> log_run;
+        return words == nullptr ? nullptr : words + number;
     }
     ATLASC_DEVICE Word operator[](std::size_t at) const { return *word(at); }
 };
@@ -118,9 +119,14 @@ void add_products(const Ring& ring, const std::vector<PlainTerm>& terms, std::si
 /// Ciphertexts of the primes of a level or more, divided by the level's own and rounded (rescaling).
 std::vector<Polys> rescaled(const Ring& ring, const std::vector<const Polys*>& xs, int level);
 
+/// Coefficients of `remainders` become values, and their quotients (dividends - values) times the
+/// inverse: of the divisor, modulo the primes of the limbs.
+void subtract_and_divide(const Ring& ring, Limbs& remainders, const Word* inverse);
+
 /// Polynomials that are their first limbs and, behind them, those of a divisor: divided, and rounded.
+/// The latter may have `begun` their transforms backwards.
 void divide(const Ring& ring, const Divisor& divisor, const std::vector<const Word*>& polynomials,
-            std::size_t limbs, const std::vector<Word*>& out);
+            std::size_t limbs, const std::vector<Word*>& out, bool begun = false);
 
 /// The inverse of an odd number modulo 2N: X -> X^galois and back.
 std::uint32_t inverse_galois(const Ring& ring, std::uint32_t galois);

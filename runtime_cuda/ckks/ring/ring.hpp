@@ -25,11 +25,18 @@ struct Divisor {
 };
 
 /// Moduli, transforms, and what depends on nothing else.
+///
+/// Where a key switch has one short digit, P is longer than it must be. The digit is then a multiple of
+/// R, the product of the last special primes: of the polynomial x modulo its own primes it is
+/// R [x / R], which is x modulo these. So everything up to the division by P is zero modulo the primes
+/// of R, and nobody computes with them. The constants of `switching` have the factor R.
 class Ring {
 public:
     /// Throws Error: too little memory, or transforms that are not the expected ones
     /// (transform_check.hpp).
     Ring(Memory& memory, Chain chain);
+    /// Of the bootstraps that end at a lower level; see `landed`.
+    Ring(const Ring& whole, int level);
     Ring(const Ring&) = delete;
     Ring& operator=(const Ring&) = delete;
     ~Ring();
@@ -40,16 +47,20 @@ public:
     int log_degree() const { return log_degree_; }
     std::size_t slots() const { return chain_.degree / 2; }
 
-    /// Numbers of primes: of Q, special, both.
+    /// Numbers of primes: of Q, special ones that key switches compute with, and all there are.
     std::size_t size_q() const { return chain_.q.size(); }
-    std::size_t size_p() const { return chain_.special.size(); }
-    std::size_t size_qp() const { return size_q() + size_p(); }
+    std::size_t size_p() const { return size_p_; }
+    std::size_t size_qp() const { return host_primes_.size(); }
+
+    /// What switches keys of polynomials of some primes: this ring, or the same one with fewer special
+    /// primes.
+    const Ring& switching(std::size_t limbs) const;
 
     /// Digits of a key switch of a polynomial of some primes of Q.
     std::size_t digits(std::size_t limbs) const { return digits_of(chain_, limbs); }
 
     /// All primes on the device, those of Q first.
-    const Prime* primes() const { return primes_.get(); }
+    const Prime* primes() const { return primes_->get(); }
 
     /// Room for a polynomial of some primes.
     Words polynomial(std::size_t limbs) const { return Words(memory_, limbs * degree()); }
@@ -63,6 +74,14 @@ public:
     /// NTT of limbs of several polynomials, and back.
     void forward(const Limbs& limbs) const { transforms_->forward(limbs); }
     void backward(const Limbs& limbs) const { transforms_->backward(limbs); }
+
+    /// NTT of digits, of which the products end what has begun, and back (`Transforms`).
+    void begin_forward(const Limbs& limbs) const { transforms_->begin_forward(limbs); }
+    void end_backward(const Limbs& limbs) const { transforms_->end_backward(limbs); }
+    template <typename Products>
+    void key_products(const Products& products) const {
+        transforms_->key_products(products);
+    }
 
     /// One of them; the last one has fewer primes than the chain's where the polynomial ends.
     BlockConstants digit(std::size_t number, std::size_t limbs) const;
@@ -87,6 +106,9 @@ public:
     const Word* digit_numbers() const { return digit_numbers_.get(); }
 
 private:
+    /// With the first `special` of its special primes, for polynomials of at most `limbs` primes.
+    Ring(const Ring& whole, std::size_t limbs, std::size_t special);
+
     std::size_t block_words() const {
         return most_in_block + (most_in_block + 1) * size_qp();
     }
@@ -98,8 +120,12 @@ private:
     Chain chain_;
     int log_degree_ = 0;
     std::vector<Prime> host_primes_;
-    Array<Prime> primes_;
-    std::unique_ptr<Transforms> transforms_;
+    std::size_t most_limbs_;  ///< of polynomials that it switches keys of
+    std::size_t size_p_;
+    std::shared_ptr<const Array<Prime>> primes_;
+    std::shared_ptr<const Transforms> transforms_;
+    /// With fewer special primes, the fewest first. Low levels are the same in part of a chain.
+    std::vector<std::shared_ptr<const Ring>> narrower_;
     Words blocks_;             ///< a digit's that ends with prime i at i, then divisors'
     Array<Prime> own_primes_;  ///< of each block
     Array<double> shares_;     ///< 1 over each of them

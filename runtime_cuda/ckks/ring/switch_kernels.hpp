@@ -74,6 +74,7 @@ struct Decompose {
     std::size_t limbs;
     std::size_t size_q;
     std::size_t size_p;
+    std::size_t all;  ///< primes
     const Prime* primes;
     Digit of[most_together];
 
@@ -81,7 +82,7 @@ struct Decompose {
         const Digit& digit = of[index >> log_degree];
         const std::size_t at = index & ((std::size_t{1} << log_degree) - 1);
         const BlockConstants& block = digit.block;
-        Converter<size> converter{block, primes, size_q + size_p, {}, 0};
+        Converter<size> converter{block, primes, all, {}, 0};
         converter.read(digit.coefficients + (block.first << log_degree) + at, log_degree);
         for (std::size_t limb = 0; limb < limbs + size_p; ++limb) {
             const std::size_t prime = prime_of(limb, limbs, size_q);
@@ -135,6 +136,10 @@ struct InnerProduct {
     int log_run = 0;     ///< of 2^log_run equal values of digits, which are neighbours, one is stored
     const Word* own = nullptr;  ///< of digits that lack their own primes: the polynomial itself
     const Word* digit_numbers = nullptr;  ///< [limb]: the digit that has the prime for its own
+    std::size_t values = ~std::size_t{0};  ///< limbs that stay so (`Transforms::key_products`)
+
+    /// Places of one part of the result.
+    std::size_t places() const { return (limbs + size_p) << log_degree; }
 
     /// The key's limb of one of the ring's.
     ATLASC_DEVICE std::size_t key_limb(std::size_t limb) const {
@@ -222,41 +227,6 @@ struct InnerProduct {
     }
 };
 
-/// Some of them, with one key for one rotation, which is read once.
-struct SharedProducts {
-    static constexpr std::size_t most = 4;
-
-    std::size_t count;
-    InnerProduct of[most];
-
-    ATLASC_DEVICE void operator()(std::size_t at) const {
-        const InnerProduct& first = of[0];
-        const std::size_t limb = at >> first.log_degree;
-        const InnerProduct::KeyLimb key = first.key_of(limb);
-        const std::size_t whole = first.whole(limb);
-        Wide b[most] = {};
-        Wide a[most] = {};
-        for (std::size_t digit = 0; digit < first.digits; ++digit) {
-            Word key_b;
-            Word key_a;
-            first.read(key, digit, at - (limb << first.log_degree), key_b, key_a);
-            for (std::size_t one = 0; one < most; ++one) {  // constants: sums stay in registers
-                if (one < count) {
-                    const Word x = of[one].value(digit, at, whole);
-                    b[one] += static_cast<Wide>(x) * key_b;
-                    a[one] += static_cast<Wide>(x) * key_a;
-                }
-            }
-        }
-        for (std::size_t one = 0; one < most; ++one) {
-            if (one < count) {
-                of[one].add_addends(at, b[one], a[one]);
-                of[one].write(at, b[one], a[one]);
-            }
-        }
-    }
-};
-
 /// Some of them, of one polynomial for different rotations: its digits are read once.
 struct HoistedProducts {
     static constexpr std::size_t most = 4;
@@ -307,8 +277,11 @@ struct InnerProducts {
     const Prime* primes;
     const InnerProduct* terms;
     std::size_t count;
-    bool accumulate;  ///< adds to what `out` holds
+    std::size_t digits;  ///< of a term, at most
+    bool accumulate;     ///< adds to what `out` holds
     Word* out;
+
+    std::size_t places() const { return (limbs + size_p) << log_degree; }
 
     ATLASC_DEVICE void operator()(std::size_t at) const {
         const std::size_t limb = at >> log_degree;

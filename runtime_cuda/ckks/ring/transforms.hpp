@@ -12,6 +12,9 @@
 
 namespace atlasc::ckks {
 
+struct InnerProduct;   // switch_kernels.hpp
+struct InnerProducts;
+
 /// Primes of at most so many bits are fast on the device.
 int fast_prime_bits();
 
@@ -28,6 +31,9 @@ int most_log_run(int log_degree);
 /// another, for plaintexts whose values have runs of 2^least_log_run() or more.
 bool fuses_rotations(Word q);
 int least_log_run();
+
+/// Whether the device finds the elements of plaintexts faster than the host.
+bool gathers_numbers();
 
 /// Sums of `RotatedProducts` that the device had best compute at once, and so holds: rotated
 /// operands are made anew for the next ones.
@@ -111,6 +117,16 @@ public:
     /// primes.
     void forward(const Limbs& limbs) const;
     void backward(const Limbs& limbs) const;
+
+    /// As `forward`, of digits: a device may leave the last pass to `key_products`.
+    void begin_forward(const Limbs& limbs) const;
+
+    /// Digits whose transforms have begun, times keys: each product, and the sum of some. Digits are
+    /// multiplied once, since nobody writes their values. The products' limbs from `values` on begin
+    /// their transforms backwards, which `end_backward` ends.
+    void key_products(const std::vector<InnerProduct>& products) const;
+    void key_products(const InnerProducts& sum) const;
+    void end_backward(const Limbs& limbs) const;
 
 private:
     struct Tables;

@@ -26,20 +26,19 @@ ATLASC_DEVICE inline int first_stages(int log_size) { return log_size / 2; }
 /// pair them; numbers that lie together, as the last ones do; or all of a vector.
 enum class Parts { columns, rows, vectors };
 
-/// One pass over some vectors of 2^log_size numbers. A `Field` has vectors by number, each with an
-/// `operand` to begin with, `get`, `set` and its arithmetic, unless it is `skipped`. An arithmetic
-/// makes a `number` of an operand, has the `butterfly` of a node, and makes a result of a number
-/// (`finished`). A block works on `Field::in_block` numbers: of a vector, or of several.
+/// What a pass does with parts of vectors of 2^log_size numbers. A `Field` has vectors by number, each
+/// with an `operand` to begin with, `get`, `set` and its arithmetic, unless it is `skipped`. An
+/// arithmetic makes a `number` of an operand, has the `butterfly` of a node, and makes a result of a
+/// number (`finished`). A block works on `Field::in_block` numbers: of a vector, or of several.
 ///
 /// Sizes are powers of two, and places are 32 bits long: a division of 64 bits takes longer than a
 /// butterfly. What a thread holds is chosen by constants, or else it would not stay in registers.
 template <typename Field, bool forwards, Parts parts>
-struct Pass {
+struct Stages {
     using Number = typename Field::Number;
     static constexpr std::uint32_t in_block = Field::in_block;
     static constexpr int log_in_block = log2_of(in_block);
     static constexpr unsigned threads = in_block / 8;
-    static constexpr std::size_t shared = in_block;
     static constexpr unsigned resident = 1024 / threads;  ///< with 64 registers a thread
     static constexpr bool columns = parts == Parts::columns;
     static constexpr bool vectors = parts == Parts::vectors;
@@ -47,70 +46,16 @@ struct Pass {
     static constexpr bool ends = vectors || columns != forwards;
 
     int log_size;
-    std::uint32_t count;  ///< of vectors
-    Field field;
 
     ATLASC_DEVICE int stages() const {
         const int first = vectors ? 0 : first_stages(log_size);
         return columns ? first : log_size - first;
     }
-    /// Three stages each; parts that lie together are read or written in their order once more.
+    /// Of three stages each.
     ATLASC_DEVICE int steps() const { return (stages() + 2) / 3; }
-    ATLASC_DEVICE int phases() const { return steps() + (columns ? 0 : 1); }
 
-    template <typename Memory>
-    ATLASC_DEVICE void operator()(int phase, std::uint32_t block, std::uint32_t thread,
-                                  const Memory& memory) const {
-        if (!columns && phase == (forwards ? steps() : 0)) {
-            for (std::uint32_t e = 0; e < 8; ++e) {
-                in_order(block, e * threads + thread, memory);
-            }
-            return;
-        }
-        const int log_wide = log_in_block - stages();  // parts of a block
-        const std::uint32_t wide = 1U << log_wide;
-        const std::uint32_t own = columns ? thread & (wide - 1) : thread >> (stages() - 3);
-        const std::uint32_t number = vectors ? (block << log_wide) + own : block >> log_blocks();
-        if (number >= count) {
-            return;
-        }
-        const auto vector = field.vector(number);
-        if (!vector.skipped) {
-            const std::uint32_t u =
-                columns ? thread >> log_wide : thread & ((1U << (stages() - 3)) - 1);
-            const std::uint32_t part = vectors ? 0 : block & ((1U << log_blocks()) - 1);
-            const int step = columns || forwards ? phase : phase - 1;
-            butterflies(vector, part, own, u, step, memory);
-        }
-    }
-
-private:
-    /// log2 of those that share a vector.
-    ATLASC_DEVICE int log_blocks() const { return log_size - log_in_block; }
-
-    /// A number of a block to its place in the vector, or from it, as neighbouring threads do it best.
-    template <typename Memory>
-    ATLASC_DEVICE void in_order(std::uint32_t block, std::uint32_t at, const Memory& memory) const {
-        const std::uint32_t number =
-            vectors ? (block << (log_in_block - log_size)) + (at >> log_size)
-                    : block >> log_blocks();
-        if (number >= count) {
-            return;
-        }
-        const auto vector = field.vector(number);
-        const std::uint32_t place = ((block << log_in_block) + at) & ((1U << log_size) - 1);
-        if (vector.skipped) {
-            return;
-        }
-        if (forwards) {
-            vector.set(place, memory.get(spread(at)));
-        } else {
-            memory.set(spread(at), vector.operand(place));
-        }
-    }
-
-    /// A thread's eight numbers, `u` of them by turns, of its own part: up to three stages in
-    /// registers.
+    /// A thread's eight numbers, `u` of them by turns, of a part of a vector, which lies in the block's
+    /// memory as its `own`: up to three stages in registers.
     template <typename Vector, typename Memory>
     ATLASC_DEVICE void butterflies(const Vector& vector, std::uint32_t part, std::uint32_t own,
                                    std::uint32_t u, int step, const Memory& memory) const {
@@ -130,14 +75,12 @@ private:
             if (from_memory) {
                 x[e] = memory.get(in_memory(index, own));
             } else {
-                const std::uint32_t place = in_vector(index, own, part);
+                const std::uint32_t place = in_vector(index, part);
                 x[e] = begins ? vector.operand(place) : vector.get(place);
             }
         }
         const std::uint32_t root =
-            parts == Parts::rows
-                ? (1U << first_stages(log_size)) + (part << (log_in_block - many)) + own
-                : 1;
+            parts == Parts::rows ? (1U << first_stages(log_size)) + part : 1;
         vector.with_arithmetic([&](const auto& arithmetic) {
             if (begins && step == 0) {
                 for (std::uint32_t e = 0; e < 8; ++e) {
@@ -169,7 +112,7 @@ private:
             if (to_memory) {
                 memory.set(in_memory(index, own), x[e]);
             } else {
-                vector.set(in_vector(index, own, part), x[e]);
+                vector.set(in_vector(index, part), x[e]);
             }
         }
     }
@@ -185,32 +128,105 @@ private:
                        : spread((own << stages()) + index);
     }
 
-    ATLASC_DEVICE std::uint32_t in_vector(std::uint32_t index, std::uint32_t own,
-                                          std::uint32_t part) const {
-        if (vectors) {
-            return index;
-        }
-        if (!columns) {
-            return (part << log_in_block) + (own << stages()) + index;
-        }
-        return (index << (log_size - stages())) + (part << (log_in_block - stages())) + own;
+private:
+    ATLASC_DEVICE std::uint32_t in_vector(std::uint32_t index, std::uint32_t part) const {
+        return columns ? (index << (log_size - stages())) + part : (part << stages()) + index;
     }
 };
+
+/// One pass over some vectors.
+template <typename Field, bool forwards, Parts parts>
+struct Pass : Stages<Field, forwards, parts> {
+    using Part = Stages<Field, forwards, parts>;
+    using Part::columns;
+    using Part::in_block;
+    using Part::log_in_block;
+    using Part::log_size;
+    using Part::stages;
+    using Part::steps;
+    using Part::threads;
+    using Part::vectors;
+    static constexpr std::size_t shared = in_block;
+
+    std::uint32_t count;  ///< of vectors
+    Field field;
+
+    /// Parts that lie together are read or written in their order once more.
+    ATLASC_DEVICE int phases() const { return steps() + (columns ? 0 : 1); }
+
+    template <typename Memory>
+    ATLASC_DEVICE void operator()(int phase, std::uint32_t block, std::uint32_t thread,
+                                  const Memory& memory) const {
+        if (!columns && phase == (forwards ? steps() : 0)) {
+            for (std::uint32_t e = 0; e < 8; ++e) {
+                in_order(block, e * threads + thread, memory);
+            }
+            return;
+        }
+        const int log_wide = log_in_block - stages();  // parts of a block
+        const std::uint32_t wide = 1U << log_wide;
+        const std::uint32_t own = columns ? thread & (wide - 1) : thread >> (stages() - 3);
+        const std::uint32_t number = vectors ? (block << log_wide) + own : block >> log_blocks();
+        if (number >= count) {
+            return;
+        }
+        const auto vector = field.vector(number);
+        if (!vector.skipped) {
+            const std::uint32_t u =
+                columns ? thread >> log_wide : thread & ((1U << (stages() - 3)) - 1);
+            const std::uint32_t part =
+                vectors ? 0 : ((block & ((1U << log_blocks()) - 1)) << log_wide) + own;
+            const int step = columns || forwards ? phase : phase - 1;
+            this->butterflies(vector, part, own, u, step, memory);
+        }
+    }
+
+private:
+    /// log2 of those that share a vector.
+    ATLASC_DEVICE int log_blocks() const { return log_size - log_in_block; }
+
+    /// A number of a block to its place in the vector, or from it, as neighbouring threads do it best.
+    template <typename Memory>
+    ATLASC_DEVICE void in_order(std::uint32_t block, std::uint32_t at, const Memory& memory) const {
+        const std::uint32_t number =
+            vectors ? (block << (log_in_block - log_size)) + (at >> log_size)
+                    : block >> log_blocks();
+        if (number >= count) {
+            return;
+        }
+        const auto vector = field.vector(number);
+        const std::uint32_t place = ((block << log_in_block) + at) & ((1U << log_size) - 1);
+        if (vector.skipped) {
+            return;
+        }
+        if (forwards) {
+            vector.set(place, memory.get(Part::spread(at)));
+        } else {
+            memory.set(Part::spread(at), vector.operand(place));
+        }
+    }
+};
+
+template <bool forwards, Parts parts, typename Field>
+void launch_pass(int log_size, std::size_t vectors, const Field& field, const char* name) {
+    const std::size_t blocks = ((vectors << log_size) + Field::in_block - 1) / Field::in_block;
+    launch_blocks(blocks,
+                  Pass<Field, forwards, parts>{{log_size}, static_cast<std::uint32_t>(vectors), field},
+                  name);
+}
 
 /// All vectors, in one pass or in two, of which the second works on what the first has written
 /// (`Field::in_place`).
 template <bool forwards, typename Field>
 void transform(int log_size, std::size_t vectors, const Field& field, const char* name) {
-    const auto count = static_cast<std::uint32_t>(vectors);
-    const std::size_t blocks = ((vectors << log_size) + Field::in_block - 1) / Field::in_block;
     if (std::size_t{1} << log_size < Field::in_block) {
-        launch_blocks(blocks, Pass<Field, forwards, Parts::vectors>{log_size, count, field}, name);
+        launch_pass<forwards, Parts::vectors>(log_size, vectors, field, name);
         return;
     }
     constexpr Parts first = forwards ? Parts::columns : Parts::rows;
     constexpr Parts second = forwards ? Parts::rows : Parts::columns;
-    launch_blocks(blocks, Pass<Field, forwards, first>{log_size, count, field}, name);
-    launch_blocks(blocks, Pass<Field, forwards, second>{log_size, count, field.in_place()}, name);
+    launch_pass<forwards, first>(log_size, vectors, field, name);
+    launch_pass<forwards, second>(log_size, vectors, field.in_place(), name);
 }
 
 }  // namespace atlasc::ckks

@@ -73,6 +73,9 @@ struct RotatedTiles {
     /// Sums that a thread has at a time. Without carries they take less of its registers.
     static constexpr Count long_row = lazily == most ? 4 : 2;
     static constexpr Count short_row = 2;
+    /// Plaintexts that a thread reads at once, where they are not in the block's memory: it would wait
+    /// for one after another.
+    static constexpr Count ahead = 8;
     static_assert(Count{1} << RotatedProducts::log_tile == tile, "a run fills a tile");
     static_assert(group % long_row == 0, "whole rows are in memory");
 
@@ -100,13 +103,15 @@ struct RotatedTiles {
                 stage(part, at, thread, memory);
             }
         } else if (kernel.runs) {
-            multiply_rows<long_row>(part, at, thread, q, memory, [&](Count sum, Count baby) {
-                return memory.get(values + sum * most + baby);
-            });
+            multiply_rows<long_row, long_row>(
+                part, at, thread, q, memory, [&](Count sum, Count baby, auto& plains) {
+                    from_memory(sum, baby, memory, plains);
+                });
         } else {
-            multiply_rows<short_row>(part, at, thread, q, memory, [&](Count sum, Count baby) {
-                return plain(part, sum, baby, at + thread % tile);
-            });
+            multiply_rows<short_row, ahead>(
+                part, at, thread, q, memory, [&](Count sum, Count baby, auto& plains) {
+                    read(part, sum, baby, at + thread % tile, plains);
+                });
         }
     }
 
@@ -135,14 +140,47 @@ private:
         return (baby * 2 + half) * tile + place;
     }
 
-    /// Of the plaintext of a sum and a baby of a part; 0 where there is no product, or no sum.
-    ATLASC_DEVICE Number plain(const Part& part, Count sum, Count baby, std::size_t place) const {
-        if (sum >= part.sums) {
-            return {};
+    /// Where the plaintext of a sum and a baby of a part is; null where there is no product, or no sum.
+    ATLASC_DEVICE const Word* word(const Part& part, Count sum, Count baby,
+                                   std::size_t place) const {
+        if (sum >= part.sums || baby >= part.babies) {
+            return nullptr;
         }
         const std::size_t row = part.first_sum + sum;
-        const PlainValues& found = kernel.plains[row * kernel.count + part.first + baby];
-        return found.words == nullptr ? Number{} : Number::of(found[place]);
+        const PlainValues found = kernel.plains[row * kernel.count + part.first + baby];
+        return found.word(place);
+    }
+
+    static ATLASC_DEVICE Number plain(const Word* word) {
+        return word == nullptr ? Number{} : Number::of(*word);
+    }
+
+    /// Plaintexts of some babies and sums. No place depends on a plaintext, so that no read waits.
+    template <std::uint32_t babies, std::uint32_t row>
+    ATLASC_DEVICE void read(const Part& part, Count sum, Count baby, std::size_t place,
+                            Number (&plains)[babies][row]) const {
+        const Word* words[babies][row];
+        for (Count next = 0; next < babies; ++next) {
+            for (Count at_row = 0; at_row < row; ++at_row) {
+                words[next][at_row] = word(part, sum + at_row, baby + next, place);
+            }
+        }
+        for (Count next = 0; next < babies; ++next) {
+            for (Count at_row = 0; at_row < row; ++at_row) {
+                plains[next][at_row] = plain(words[next][at_row]);
+            }
+        }
+    }
+
+    /// The same of a tile whose plaintexts are in the block's memory.
+    template <std::uint32_t babies, std::uint32_t row, typename Memory>
+    static ATLASC_DEVICE void from_memory(Count sum, Count baby, const Memory& memory,
+                                          Number (&plains)[babies][row]) {
+        for (Count next = 0; next < babies; ++next) {
+            for (Count at_row = 0; at_row < row; ++at_row) {
+                plains[next][at_row] = memory.get(values + (sum + at_row) * most + baby + next);
+            }
+        }
     }
 
     template <typename Memory>
@@ -152,7 +190,7 @@ private:
         for (Count index = thread; index < rows * most; index += threads) {
             const Count baby = index % most;
             if (baby < part.babies) {
-                memory.set(values + index, plain(part, index / most, baby, at));
+                memory.set(values + index, plain(word(part, index / most, baby, at)));
             }
         }
     }
@@ -179,21 +217,21 @@ private:
     }
 
     /// A few sums, of which a thread has one: long rows would leave most threads without any.
-    template <std::uint32_t row, typename Memory, typename Plain>
+    template <std::uint32_t row, std::uint32_t words, typename Memory, typename Plains>
     ATLASC_DEVICE void multiply_rows(const Part& part, std::size_t at, Count thread,
                                      const Prime& q, const Memory& memory,
-                                     const Plain& plain_of) const {
+                                     const Plains& plains_of) const {
         if (part.sums <= threads / tile) {
-            multiply<1>(part, at, thread, q, memory, plain_of);
+            multiply<1, words>(part, at, thread, q, memory, plains_of);
         } else {
-            multiply<row>(part, at, thread, q, memory, plain_of);
+            multiply<row, words / row>(part, at, thread, q, memory, plains_of);
         }
     }
 
     /// Both parts of one place, of some sums: a plaintext is read for both.
-    template <std::uint32_t row, typename Memory, typename Plain>
+    template <std::uint32_t row, std::uint32_t babies, typename Memory, typename Plains>
     ATLASC_DEVICE void multiply(const Part& part, std::size_t at, Count thread, const Prime& q,
-                                const Memory& memory, const Plain& plain_of) const {
+                                const Memory& memory, const Plains& plains_of) const {
         const Count lane = thread % tile;
         const auto size = static_cast<Count>((kernel.limbs + kernel.size_p) << kernel.log_degree);
         constexpr Count step = threads / tile * row;
@@ -202,13 +240,16 @@ private:
             for (Count begin = 0; begin < most; begin += lazily) {  // constants: once, or often
                 const Count end = part.babies < begin + lazily ? part.babies : begin + lazily;
                 Lazy sums[row][2];
-                for (Count baby = begin; baby < end; ++baby) {
-                    const Number b = memory.get(in_memory(baby, 0, lane));
-                    const Number a = memory.get(in_memory(baby, 1, lane));
-                    for (Count at_row = 0; at_row < row; ++at_row) {
-                        const Number y = plain_of(sum + at_row, baby);
-                        sums[at_row][0].add(b, y);
-                        sums[at_row][1].add(a, y);
+                for (Count baby = begin; baby < end; baby += babies) {
+                    Number plains[babies][row];
+                    plains_of(sum, baby, plains);
+                    for (Count next = 0; next < babies && baby + next < end; ++next) {
+                        const Number b = memory.get(in_memory(baby + next, 0, lane));
+                        const Number a = memory.get(in_memory(baby + next, 1, lane));
+                        for (Count at_row = 0; at_row < row; ++at_row) {
+                            sums[at_row][0].add(b, plains[next][at_row]);
+                            sums[at_row][1].add(a, plains[next][at_row]);
+                        }
                     }
                 }
                 for (Count at_row = 0; at_row < row; ++at_row) {

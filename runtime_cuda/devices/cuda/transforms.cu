@@ -10,6 +10,7 @@
 #include "atlasc/base/numbers.hpp"
 #include "atlasc/base/threads.hpp"
 #include "ckks/ring/chain.hpp"
+#include "devices/cuda/key_rows.hpp"
 #include "devices/cuda/vectors.hpp"
 
 namespace atlasc::ckks {
@@ -53,6 +54,7 @@ bool begins_conversions() { return true; }
 int most_log_run(int log_degree) { return log_degree - 4; }  // passes take eight slots or more
 bool fuses_rotations(Word) { return true; }
 int least_log_run() { return 0; }
+bool gathers_numbers() { return true; }
 std::size_t most_sums() { return 256; }
 std::size_t together() { return Limbs::most; }
 
@@ -65,6 +67,21 @@ struct Transforms::Tables {
     Array<Word> forwards;
     Array<Word> backwards;
     Array<Word> last;
+
+    ResidueVectors<true> forward(const Limbs& limbs) const {
+        return {limbs, log_degree, size_q, count, primes.get(), moduli.get(), forwards.get(),
+                nullptr, limbs.converts};
+    }
+    ResidueVectors<false> backward(const Limbs& limbs) const {
+        return {limbs, log_degree, size_q, count, primes.get(), moduli.get(), backwards.get(),
+                last.get()};
+    }
+    template <typename Products>
+    void multiply(const Products& products) const {
+        const KeyRows<Products> kernel(products,
+                                       {moduli.get(), forwards.get(), backwards.get()});
+        launch_blocks(kernel.blocks(), kernel, "products of digits and keys");
+    }
 };
 
 Transforms::Transforms(Memory& memory, int log_degree, const std::vector<Prime>& primes,
@@ -102,20 +119,36 @@ Transforms::~Transforms() = default;
 void Transforms::forward(const Limbs& limbs) const {
     transform<true>(tables_->log_degree - limbs.log_run,
                     limbs.polynomials * limbs.copies * limbs.count,
-                    ResidueVectors<true>{limbs, tables_->log_degree, tables_->size_q,
-                                         tables_->count, tables_->primes.get(),
-                                         tables_->moduli.get(), tables_->forwards.get(), nullptr,
-                                         limbs.converts},
-                    "transform of residues");
+                    tables_->forward(limbs), "transform of residues");
+}
+
+void Transforms::begin_forward(const Limbs& limbs) const {
+    launch_pass<true, Parts::columns>(tables_->log_degree, limbs.polynomials * limbs.count,
+                                      tables_->forward(limbs), "transform of digits");
+}
+
+void Transforms::key_products(const std::vector<InnerProduct>& products) const {
+    for (std::size_t first = 0; first < products.size(); first += EachProduct::most) {
+        const InnerProduct& one = products[first];
+        EachProduct some{std::min(products.size() - first, EachProduct::most),
+                         {one, one, one, one}};
+        std::copy_n(products.begin() + static_cast<std::ptrdiff_t>(first), some.count, some.of);
+        tables_->multiply(some);
+    }
+}
+
+void Transforms::key_products(const InnerProducts& sum) const {
+    tables_->multiply(SumOfEach{sum});
+}
+
+void Transforms::end_backward(const Limbs& limbs) const {
+    launch_pass<false, Parts::columns>(tables_->log_degree, limbs.polynomials * limbs.count,
+                                       tables_->backward(limbs), "transform of residues");
 }
 
 void Transforms::backward(const Limbs& limbs) const {
     transform<false>(tables_->log_degree, limbs.polynomials * limbs.copies * limbs.count,
-                     ResidueVectors<false>{limbs, tables_->log_degree, tables_->size_q,
-                                           tables_->count, tables_->primes.get(),
-                                           tables_->moduli.get(), tables_->backwards.get(),
-                                           tables_->last.get()},
-                     "transform of residues");
+                     tables_->backward(limbs), "transform of residues");
 }
 
 struct Fourier::Tables {

@@ -56,7 +56,7 @@ template <std::size_t size>
 void launch(std::size_t count, const Decompose<size>& kernel, const char*) {
     for (std::size_t at = 0; at < count >> kernel.log_degree; ++at) {
         const auto& digit = kernel.of[at];
-        convert({kernel.log_degree, kernel.primes, kernel.size_q + kernel.size_p, digit.block,
+        convert({kernel.log_degree, kernel.primes, kernel.all, digit.block,
                  digit.coefficients + (digit.block.first << kernel.log_degree), digit.values,
                  digit.out, kernel.limbs, kernel.limbs + kernel.size_p, kernel.size_q});
     }

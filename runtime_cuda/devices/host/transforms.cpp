@@ -7,6 +7,7 @@
 
 #include "atlasc/base/numbers.hpp"
 #include "ckks/ring/chain.hpp"
+#include "ckks/ring/whole_transforms.hpp"
 #include "devices/host/check_kernels.hpp"
 #include "atlasc/base/threads.hpp"
 #include "devices/host/vectors/ntt.hpp"
@@ -54,6 +55,7 @@ bool begins_conversions() { return false; }
 int most_log_run(int log_degree) { return log_degree - least_forward; }
 bool fuses_rotations(Word q) { return cpu_for(q) != Cpu::portable; }
 int least_log_run() { return 4; }
+bool gathers_numbers() { return false; }
 std::size_t most_sums() { return 32; }
 std::size_t together() { return 1; }
 

@@ -13,6 +13,7 @@
 #include "atlasc/base/error.hpp"
 #include "atlasc/base/numbers.hpp"
 #include "ckks/ring/chain.hpp"
+#include "ckks/ring/whole_transforms.hpp"
 #include "devices/cuda/cuda.hpp"
 
 namespace atlasc::ckks {
@@ -61,6 +62,7 @@ bool begins_conversions() { return false; }
 int most_log_run(int) { return 0; }
 bool fuses_rotations(Word) { return true; }
 int least_log_run() { return 0; }
+bool gathers_numbers() { return true; }
 std::size_t most_sums() { return 32; }
 std::size_t together() { return 1; }
 
@@ -122,11 +124,13 @@ Transforms::~Transforms() = default;
 
 void Transforms::forward(const Limbs& limbs) const {
     const std::size_t of_q = std::min(limbs.of_q, limbs.count);
+    const std::size_t special = limbs.count - of_q;  // the first ones, which need not be all
+    const std::size_t primes = tables_->primes - tables_->special + special;
     for (std::size_t at = 0; at < limbs.polynomials; ++at) {
-        if (of_q < limbs.count && limbs.first == 0) {
+        if (special > 0 && limbs.first == 0) {
             nwt_2d_radix8_forward_inplace_include_special_mod_exclude_range(
-                limbs.out[at], tables_->phantom, limbs.count, 0, tables_->primes,
-                tables_->special, limbs.begin[at], limbs.end[at], stream());
+                limbs.out[at], tables_->phantom, limbs.count, 0, primes, special,
+                limbs.begin[at], limbs.end[at], stream());
         } else {
             nwt_2d_radix8_forward_inplace(start_of(limbs.out[at], limbs.first, tables_->degree),
                                           tables_->phantom, limbs.count, limbs.first, stream());

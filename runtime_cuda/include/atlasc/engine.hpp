@@ -15,6 +15,7 @@
 
 #include "atlasc/base/error.hpp"
 #include "atlasc/base/tensor_file.hpp"
+#include "atlasc/gather.hpp"
 
 namespace atlasc {
 
@@ -31,6 +32,9 @@ struct Deferred {
     /// How often the numbers that are made follow one another until every slot has one: an engine
     /// encodes those of a short period at a fraction of the cost.
     std::size_t repeats = 1;
+    /// How `make` computes them, for a device that does it in its place; nothing where only `make`
+    /// knows.
+    std::function<GatherPlan()> plan{};
 };
 
 /// The other factor of a product: one number for all slots, or slots.

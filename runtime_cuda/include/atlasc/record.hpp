@@ -19,18 +19,9 @@
 
 #include "atlasc/base/tensor_file.hpp"
 #include "atlasc/engine.hpp"
+#include "atlasc/gather.hpp"
 
 namespace atlasc {
-
-/// Entry of a table where a lookup is zero.
-constexpr std::int32_t nowhere = -1;
-
-/// An integer for each run of neighbouring slots, all runs equally long. The integers are repeated
-/// a given number of times.
-struct Table {
-    std::vector<std::int32_t> numbers;
-    std::size_t repeats;
-};
 
 /// A table and its rotation: slot i uses the entry of slot i + rotation, cyclically.
 struct PlaceOf {
@@ -61,6 +52,7 @@ struct Lookup {
     std::vector<PlaceOf> places;
     std::size_t window = 0;  ///< of log_hidden_near
     bool causal = false;     ///< the same
+    Life life = new_life();  ///< of the literal
 };
 
 /// A factor times the lookups, slot by slot.
@@ -141,16 +133,22 @@ private:
 /// The arrays of one call.
 class Arrays {
 public:
-    explicit Arrays(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {}
+    explicit Arrays(std::vector<Tensor> tensors);
 
-    /// The array in which a lookup of a literal or of an argument finds its elements; it lives as
-    /// long as both. Several threads may ask. Throws Error if the call has no such argument.
-    const Vector& of(const Lookup& lookup);
+    /// In what a lookup of a literal or of an argument finds its elements; it lives as long as both.
+    /// Several threads may ask. Throws Error if the call has no such argument.
+    Elements of(const Lookup& lookup);
 
 private:
+    struct Derived {
+        Vector numbers;
+        Life life = new_life();
+    };
+
     std::vector<Tensor> tensors_;
-    std::mutex mutex_;  ///< over what is derived
-    std::map<std::tuple<Lookup::Source, std::size_t, std::size_t, bool>, Vector> derived_;
+    std::vector<Life> lives_;  ///< of each tensor
+    std::mutex mutex_;         ///< over what is derived
+    std::map<std::tuple<Lookup::Source, std::size_t, std::size_t, bool>, Derived> derived_;
 };
 
 /// Throws Error: another one may have written the record.
@@ -159,8 +157,12 @@ private:
 /// Number of slots after which those of a plaintext repeat.
 std::size_t period_of(const SlotsRecord& slots, std::size_t size);
 
-/// One period of the slots of a plaintext with `slots` slots; one number for each run of equal slots.
-Numbers built(const SlotsRecord& slots, std::size_t size, Arrays& arrays);
+/// How the slots of a plaintext with `size` slots are computed. Throws Error: a lookup leads outside
+/// its elements.
+GatherPlan plan_of(const SlotsRecord& slots, std::size_t size, Arrays& arrays);
+
+/// One period of the slots of a plaintext; one number for each run of equal slots.
+Numbers built(GatherPlan plan);
 
 /// The result of a function; operands are freed with their last use. Plaintexts that depend on no
 /// argument keep their identity, so that an engine can cache their encodings.

@@ -279,8 +279,9 @@ def test_checkpoints_of_other_comparisons_are_refused(
     with pytest.raises(AtlasError, match="belongs to another comparison"):
         Checkpoint(path, comparison_identity("q", query, "sim"))
     path.write_bytes(b"nothing")
-    with pytest.raises(AtlasError, match="cannot be read"):
+    with pytest.raises(AtlasError, match="cannot be read") as unreadable:
         Checkpoint(path, identity)
+    assert unreadable.value.remedy.startswith("delete the file")
     facts = {"identity": identity, "position": 0, "records": [], "levels": {}}
     for name, value in (
         *(("position", -1), ("position", 1e9), ("records", [{}]), ("levels", {"x": [[1], []]})),

@@ -55,7 +55,7 @@ public:
         return engine_.negate(x);
     }
     Ciphertext add_plain(const Ciphertext& x, const Plaintext& value) override {
-        count("add_plain", level(x));
+        count(std::holds_alternative<double>(value) ? "add_scalar" : "add_plain", level(x));
         return engine_.add_plain(x, value);
     }
     Ciphertext mul(const Ciphertext& x, const Ciphertext& y) override {

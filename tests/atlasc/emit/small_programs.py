@@ -47,6 +47,9 @@ class SmallParameters:
     moduli = SimpleNamespace(primes=(0,) * (LEVELS + 2))
     needs = BootstrapNeeds()
 
+    def special_at(self, level: int) -> int:
+        return self.special_primes
+
     def residues(self, level: int) -> int:
         return level + 1
 

@@ -174,6 +174,13 @@ def test_draws_have_the_probabilities_of_transformers(text: Any, data: st.DataOb
     np.testing.assert_array_equal(found > 0, wanted > 0)
 
 
+@pytest.mark.parametrize("temperature", [1e-6, 1e-20, 1e-45, 1e-300])
+def test_the_coldest_draws_take_the_likeliest_token(temperature: float) -> None:
+    logits = np.array([-30.0, 29.9, 30.0, 0.0])
+    settings = Settings(do_sample=True, temperature=temperature)
+    assert Sampling(seed=1).choose(logits, Text(np.array([1]), 1), settings) == 2
+
+
 def test_what_the_user_says_goes_before_the_folder() -> None:
     folder = Settings(do_sample=True, temperature=0.6, top_p=0.9, repetition_penalty=1.1)
     assert Sampling().over(folder) == folder

@@ -232,8 +232,9 @@ def test_keys_and_values_of_something_else_are_refused(bundle: Bundle, tmp_path:
         with pytest.raises(AtlasError, match=what):
             generate(bundle, None, 2, session=other)
     cache.write_bytes(b"no archive")
-    with pytest.raises(AtlasError, match="cannot be read"):
+    with pytest.raises(AtlasError, match="cannot be read") as unreadable:
         generate(bundle, None, 2, session=other)
+    assert "--anew" in unreadable.value.remedy and "numpy" not in unreadable.value.remedy
     with (
         pytest.raises(AtlasError, match="of other keys"),
         text_client(bundle, one / KEYS, other / CLIENT),

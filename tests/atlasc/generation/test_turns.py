@@ -82,6 +82,21 @@ def test_a_turn_of_several_tokens_is_computed_anew_if_that_takes_less_time(
     assert f"at most {4 + many} of {TOKENS} tokens are kept" in costs[1]
 
 
+def test_the_tokens_that_are_told_are_those_of_this_turn(bundle: Bundle, tmp_path: Path) -> None:
+    notes: list[str] = []
+
+    def session() -> TextSession:
+        return TextSession(bundle, tmp_path / "s", note=lambda what, _: notes.append(what))
+
+    with session() as text:
+        text.say([3, 17], 2)
+    with session() as text:
+        text.say([5], 1)
+        text.say([6], 1)
+    told = [note.rpartition("; ")[2] for note in notes if "tokens are chosen so" in note]
+    assert told == ["2 tokens at most", "1 token at most"]
+
+
 def test_a_cost_is_that_of_the_queries(bundle: Bundle) -> None:
     programs, step = TextBundles.of(bundle), bundle.step
     budget = Budget(TOKENS, 0, Settings())

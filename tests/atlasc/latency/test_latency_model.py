@@ -16,7 +16,6 @@ from atlasc.calibration.calibrate import nominal_calibration
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.latency.model import LatencyModel, LatencyTarget
-from atlasc.latency.outline import Polynomial
 from atlasc.passes.approximation.approximate import recipe_approximations, with_approximations
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.pack import Pack
@@ -27,7 +26,7 @@ from atlasc.polynomials.algorithms.chebyshev import (
     SoftmaxApproximation,
 )
 from atlasc.polynomials.description import Approximation, carried_by
-from atlasc.program.costs import op_profiles, program_costs
+from atlasc.program.costs import Polynomial, op_profiles, program_costs
 from atlasc.targets.costs import costs_of
 from atlasc_comparisons.desilo.parameters import BOOTSTRAPPED, DesiloParameters
 
@@ -241,7 +240,7 @@ def test_what_a_kernel_does_does_not_depend_on_the_level(monkeypatch: pytest.Mon
 def test_coefficients_that_vanish_cost_nothing() -> None:
     dense, even = np.ones(32), np.tile([1.0, 0.0], 16)
     calls = [
-        sum(n for (kind, _), n in Polynomial.of(c).profile if kind in ("mul", "square"))
+        sum(n for (kind, _), n in Polynomial.of(c).profile() if kind in ("mul", "square"))
         for c in (dense, even)
     ]
     assert calls[1] < calls[0]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from small_files import TINY, tiny_bert
+from torch.utils.data import DataLoader, TensorDataset
 from transformers import BertTokenizerFast, ViTConfig, ViTForImageClassification
 
 from atlasc.ir.errors import AtlasError
@@ -75,6 +76,41 @@ def test_pixels_in_memory_are_a_tensor_with_or_without_labels() -> None:
     assert inputs_of(pixels, given).names == ("data[0]",)
     labels = inputs_of({"pixel_values": pixels, "labels": [1]}, given).labels
     assert labels is not None and labels.tolist() == [1]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float8_e4m3fn])
+def test_tensors_of_the_types_that_models_have(dtype: torch.dtype) -> None:
+    """NumPy has neither bfloat16 nor float8."""
+    given = model_of(ViTForImageClassification(ViTConfig(**TINY, image_size=8, patch_size=4)))
+    pixels = torch.linspace(-1, 1, 3 * 8 * 8).reshape(1, 3, 8, 8).to(dtype)
+    for data in (pixels, {"pixel_values": pixels}, [{"pixel_values": pixels[0]}]):
+        found = inputs_of(data, given).arrays["pixel_values"]
+        assert np.array_equal(found, pixels.float().numpy())
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_rows_and_batches_of_arrays(labelled: bool) -> None:
+    """Lists and data sets have rows, loaders batches: by name, in tuples, or as they are."""
+    values, classes = torch.arange(72.0).reshape(6, 4, 3), torch.arange(6)
+    rows = TensorDataset(values, classes) if labelled else TensorDataset(values)
+    named = [{"features": x} | ({"labels": int(y)} if labelled else {})
+             for x, y in zip(values, classes, strict=True)]  # fmt: skip
+    ways: list[Any] = [rows, DataLoader(rows, batch_size=4), DataLoader(rows, batch_size=3),
+                       DataLoader(rows, batch_size=None), list(rows), named,
+                       DataLoader(named, batch_size=4)]  # type: ignore[arg-type]  # fmt: skip
+    if not labelled:
+        ways += [list(values), DataLoader(list(values), batch_size=3)]  # type: ignore[arg-type]
+    for data in ways:
+        found = inputs_of(data, model_of(Plain()))
+        assert np.array_equal(found.arrays["features"], values.numpy()), data
+        assert (found.labels is None) is not labelled
+        assert found.labels is None or found.labels.tolist() == list(range(6))
+
+
+def test_a_tuple_of_two_inputs_is_no_label() -> None:
+    for data in ([(torch.zeros(4, 3), torch.zeros(4))] * 2, [torch.zeros(4, 3), torch.zeros(5, 3)]):
+        with pytest.raises(AtlasError, match="cannot be turned into an array"):
+            inputs_of(data, model_of(Plain()))
 
 
 class Plain(torch.nn.Module):

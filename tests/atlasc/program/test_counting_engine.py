@@ -28,6 +28,8 @@ def test_counts_by_scope_and_level() -> None:
     engine.square(product)
     engine.mul_plain(ct, object())
     engine.mul_plain(ct, 0.5)
+    engine.add_plain(ct, object())
+    engine.add_plain(product, -1)
     engine.add(ct, product)
     engine.sub(ct, ct)
     engine.scope = "layer.1"
@@ -47,6 +49,8 @@ def test_counts_by_scope_and_level() -> None:
         ("rescale", 2): 1,
         ("mul_plain", 5): 1,
         ("mul_scalar", 5): 1,
+        ("add_plain", 5): 1,
+        ("add_scalar", 2): 1,
         ("add", 2): 1,
         ("add", 5): 1,
     }

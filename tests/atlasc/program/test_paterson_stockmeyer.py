@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from atlasc.program.paterson_stockmeyer import (
     depth_of_power,
     evaluate_plan,
+    parts,
     plan_chebyshev,
 )
 
@@ -151,6 +152,45 @@ def test_every_channel_may_have_its_own_coefficients(degree):
     dense = plan_chebyshev(rng.standard_normal(degree + 1))
     assert engine.products == plan.ciphertext_products <= dense.ciphertext_products
     assert engine.scalar_products == plan.scalar_products
+
+
+@pytest.mark.parametrize("degree", [3, 4, 12, 15, 31, 100, 127, 511])
+def test_copies_share_a_sum(degree):
+    """Slot i of copy j holds argument i. Every copy evaluates a part, and all parts are the sum."""
+    rng = np.random.default_rng(degree)
+    coefficients = rng.standard_normal(degree + 1)
+    copies = 2
+    while copies <= degree:
+        arguments = LevelEngine.slots // copies or 1
+        x = np.cos(np.linspace(0, np.pi, arguments))
+        engine, plan = LevelEngine(), plan_chebyshev(coefficients, copies)
+        argument = Slots(np.tile(x, copies), TOP)
+        found = evaluate_plan(engine, argument, plan, lambda c, n=arguments: np.repeat(c, n))
+        shares = found.values.reshape(copies, arguments)
+        expected = np.polynomial.chebyshev.chebval(x, coefficients)
+        tolerance = 1e-13 * degree * (1 + np.abs(coefficients).sum())
+        np.testing.assert_allclose(shares.sum(axis=0), expected, rtol=0, atol=tolerance)
+        assert TOP - found.level == plan.levels == degree.bit_length() + 1
+        assert engine.products == plan.ciphertext_products
+        assert engine.relinearisations == plan.relinearisations
+        assert engine.scalar_products == plan.scalar_products
+        copies *= 2
+
+
+@pytest.mark.parametrize(
+    ("degree", "copies", "products", "relinearisations"),
+    [(31, 8, 8, 8), (127, 16, 12, 12), (511, 8, 22, 19), (511, 32, 17, 16), (511, 256, 16, 16)],
+)
+def test_products_of_a_shared_sum(degree, copies, products, relinearisations):
+    coefficients = np.random.default_rng(0).standard_normal(degree + 1)
+    plan = plan_chebyshev(coefficients, copies)
+    assert (plan.ciphertext_products, plan.relinearisations) == (products, relinearisations)
+
+
+@pytest.mark.parametrize(("shape", "copies"), [((8,), 3), ((8,), 8), ((8,), 0), ((2, 8), 2)])
+def test_copies_that_cannot_share_a_sum_are_refused(shape, copies):
+    with pytest.raises(ValueError, match="cannot share a sum"):
+        parts(np.ones(shape), copies)
 
 
 @pytest.mark.parametrize("index", [*range(1, 70), 127, 255])

@@ -100,6 +100,18 @@ def test_the_folder_is_private(tmp_path: Path, store: Store) -> None:
         Store(tmp_path / "file")
 
 
+def test_a_refused_folder_stays_as_it_is(tmp_path: Path) -> None:
+    """Such as a bundle, or a folder whose name has a letter too many."""
+    (tmp_path / "bundle").mkdir(mode=0o755)
+    (tmp_path / "bundle").chmod(0o755)
+    with pytest.raises(AtlasError, match="open to other users"):
+        Store(tmp_path / "bundle")
+    for words in (("tokens",), ("tokens", "--remove", "a"), ("keys", "list"), ("keys", "prune")):
+        for name in ("bundle", "statee"):
+            assert "no state of a service" in refused(*words, "--state", tmp_path / name), words
+    assert list(tmp_path.rglob("*")) == [tmp_path / "bundle"]
+
+
 def test_one_service_has_the_folder(store: Store) -> None:
     with only_service(store):
         again = Store(store.folder)  # the command tokens

@@ -72,7 +72,14 @@ def test_the_tables_of_our_engine_price_every_primitive(target: str) -> None:
         assert {name for name, _ in costs} >= {*COST_KINDS} - bootstraps
         assert all(seconds > 0 for seconds in costs.values())
     assert table.bootstrap is not None
-    assert table.bootstrap.measured or "scaled by counted work" in table.note
+    assert table.bootstrap.measured or "not measured" in table.note
+
+
+def test_a_number_costs_as_a_vector_where_a_table_does_not_tell_them_apart() -> None:
+    costs = FittedCosts(found("cpu"), find_target("cpu").parameters.bootstrapped()).costs()
+    assert all(costs["add_scalar", at] == costs["add_plain", at] for at in range(19))
+    costs = FittedCosts(found("cuda"), find_target("cuda").parameters.bootstrapped()).costs()
+    assert all(5 * costs["add_scalar", at] < costs["add_plain", at] for at in range(1, 19))
 
 
 @pytest.mark.parametrize(

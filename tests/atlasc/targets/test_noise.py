@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 import pytest
 
+from atlasc.program.engine import Vector
 from atlasc.program.key_plan import KeyPlan
+from atlasc.program.transform_work import TransformTerm
 from atlasc.runtime.native import load_library
 from atlasc.targets.base import no_progress
 from atlasc.targets.ckks.engine import _facts
@@ -85,3 +88,63 @@ def test_a_key_switch_errs_by_the_digits_of_its_level(parameters: CpuParameters)
         assert 0.65 * predicted < measured < 1.1 * predicted, level
     if parameters.special_primes == 4:  # from level 8 on, a digit is as large as the special primes
         assert noise.of_key_switch(7) < 0.5 * noise.of_key_switch(8)
+
+
+def test_fewer_special_primes_add_no_error() -> None:
+    """Below level 3 key switches compute with some of the special primes, by the same keys: errors
+    are those of level 3, where they compute with all.
+    """
+    parameters = CpuParameters(15, 12, 4)
+    assert [parameters.special_at(level) for level in range(5)] == [2, 2, 3, 4, 4]
+    assert [parameters.digits(level) for level in range(5)] == [1, 1, 1, 1, 2]
+    random, slots = np.random.default_rng(2), parameters.slots
+    babies, giants = random.integers(1, slots, (2, 2)).tolist()
+    chain = [0, giants[0], 2 * giants[0] % slots]
+    keys = [*babies, *giants]
+    top = parameters.max_level
+    engine = CpuEngine.fresh(parameters, KeyPlan(dict.fromkeys(keys, top), top, top), no_progress)
+    x, y = random.uniform(-1, 1, (2, slots))
+    weights = {repeats: random.uniform(-1, 1, (12, slots // repeats)) for repeats in (1, 16)}
+
+    def transform(ct: Any, repeats: int, steps: list[int]) -> tuple[Any, Vector]:
+        rows = iter(np.tile(weights[repeats], repeats))
+        terms = [
+            TransformTerm(baby, giant, next(rows), operand, 0)
+            for giant in steps
+            for operand, baby in enumerate((0, babies[0]))
+        ]
+        operands = (x, y)
+        expected = sum(
+            (
+                np.roll(np.roll(operands[one.operand], -one.baby) * one.value, -one.giant)
+                for one in terms
+            ),
+            np.zeros(slots),
+        )
+        other = engine.encrypt(y, engine.level(ct))
+        return engine.transform([ct, other], terms, steps is chain)[0], expected
+
+    errors: list[dict[str, float]] = []
+    for level in range(4):
+        ct = engine.encrypt(x, level)
+        turned = engine.rotate_many(ct, babies)
+        found = {
+            "rotate": (engine.rotate(ct, giants[0]), np.roll(x, -giants[0])),
+            "first of many": (turned[0], np.roll(x, -babies[0])),
+            "last of many": (turned[1], np.roll(x, -babies[1])),
+            "conjugate": (engine.conjugate(ct), x),
+        }
+        if level > 0:
+            found["square"] = engine.square(ct), x * x
+            found["transform"] = transform(ct, 1, [0, *giants])
+            found["repeating transform"] = transform(ct, 16, [0, *giants])
+            found["chained transform"] = transform(ct, 16, chain)
+        errors.append(
+            {
+                name: float(np.std(engine.decrypt(made) - expected))
+                for name, (made, expected) in found.items()
+            }
+        )
+    for level, own in enumerate(errors[:-1]):
+        for name, error in own.items():
+            assert error < 1.05 * errors[-1][name], (name, level)

@@ -8,11 +8,12 @@ from typing import ClassVar
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import Module
+from atlasc.ir.module import LEVELS, Module
 from atlasc.ir.types import TensorType
 from atlasc.passes.framework.pass_base import (
     Pass,
     Report,
+    levels_of,
     parse_pipeline,
     run_passes,
 )
@@ -23,6 +24,7 @@ class Plain(Pass):
     """A pass without options."""
 
     name: ClassVar[str] = "plain"
+    takes = "poly"
 
     def run(self, module: Module, report: Report) -> Module:
         report.say("nothing to do")
@@ -34,6 +36,7 @@ class Tuned(Pass):
     """A pass with options of every kind."""
 
     name: ClassVar[str] = "tuned-2"
+    takes = "poly"
     slot_count: int = 8
     ratio: float = 0.5
     deep: bool = False
@@ -50,6 +53,7 @@ class Spoil(Pass):
     """A pass with a fault: it leaves a wrong type behind."""
 
     name: ClassVar[str] = "spoil"
+    takes = "poly"
 
     def run(self, module: Module, report: Report) -> Module:
         module.ops[0].value.type = TensorType((9,))
@@ -110,6 +114,41 @@ def test_faults_of_a_pipeline(text: str, message: str, where: str) -> None:
         parse_pipeline(text, AVAILABLE)
     assert message in caught.value.what
     assert where in caught.value.where
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("pack{most-sums=0}", "1 to"),
+        ("place-bootstraps{levels=-1}", "0 to 1000"),
+        ("place-bootstraps{levels=1000000}", "0 to 1000"),
+        ("place-bootstraps{batch=0}", "1 to"),
+        ("place-bootstraps{error=-0.5}", "0 or more"),
+        ("place-bootstraps{lowest=-1}", "0 to 1000"),
+        ("place-bootstraps{lanes=0}", "1 to"),
+    ],
+)
+def test_a_number_has_bounds(text: str, why: str) -> None:
+    """Nobody is told of a bug in a pass, or waits for memory, because of a number."""
+    from atlasc.passes.registry import passes
+
+    name, option = text.rstrip("}").replace("=", "{").split("{")[:2]
+    with pytest.raises(AtlasError, match=f"option {option} of pass {name} cannot be") as caught:
+        parse_pipeline(text, passes())
+    assert why in caught.value.why
+
+
+def test_each_pass_refuses_modules_of_other_levels() -> None:
+    """From Python as from `atlasc opt`: no pass reads attributes that its module does not have."""
+    from atlasc.passes.registry import passes
+
+    modules = {level: Module("m", level) for level in LEVELS}
+    for name, kind in passes().items():
+        for level in set(LEVELS) - set(levels_of(kind)):
+            with pytest.raises(AtlasError, match=f"^{name} works on .* at the {level} level"):
+                run_passes(modules[level], [kind()])
+    with pytest.raises(AtlasError, match="no attribute slots"):
+        run_passes(modules["ckks"], [passes()["rotation-keys"]()])
 
 
 def test_every_registered_pass_has_a_text() -> None:

@@ -51,3 +51,38 @@ def test_changes_in_place_are_seen_through_views() -> None:
     module = trace(Model(), {"x": X}, name="small")
     (found,) = interpret(module, {"x": X}).values()
     np.testing.assert_allclose(found, 2 * (X + 2) * X, rtol=1e-5)
+
+
+WAYS = {
+    "cast": lambda x: x.float() / 255,
+    "type": lambda x: x.to(torch.float32) * 0.5 - 1,
+    "divided": lambda x: x / 255 - 0.5,
+    "integers": lambda x: (x - 128).float() / 128,  # wraps around below 0 where x has bytes
+}
+
+
+class Bytes(torch.nn.Module):
+    """Reads bytes, as of an image, in one of the ways."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.read, self.linear = WAYS[way], torch.nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.linear(self.read(x)))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64])
+@pytest.mark.parametrize("way", WAYS)
+def test_integers_that_are_read_as_numbers(way: str, dtype: type) -> None:
+    given, model = np.random.default_rng(0).integers(0, 256, (2, 8)).astype(dtype), Bytes(way)
+    if way == "integers":
+        with pytest.raises(AtlasError, match="cannot be compiled"):
+            trace(model, {"x": given}, name="bytes")
+        return
+    module = trace(model, {"x": given}, name="bytes")
+    assert [op.attributes["dtype"] for op in module.inputs] == ["f64"]
+    (found,) = interpret(module, {"x": given}).values()
+    with torch.no_grad():
+        wanted = model(torch.from_numpy(given)).numpy()
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)

@@ -136,7 +136,7 @@ def test_two_ciphertexts_share_a_bootstrap() -> None:
         counts.append(program_costs(after).total.bootstraps)
         assert report.lines[0].startswith(f"{counts[-1]} bootstraps")
     assert counts == [3, 2]
-    with pytest.raises(AtlasError, match="cannot refresh 0"):
+    with pytest.raises(AtlasError, match="cannot be 0"):
         run_passes(module, [PlaceBootstraps(levels=2, batch=0)])
 
 
@@ -214,6 +214,53 @@ def test_a_narrow_bootstrap_is_placed_where_slots_repeat() -> None:
     assert "period" not in found[0].attributes
     layout = found[2].operands[0].ciphertext.layout
     assert found[2].attributes["period"] == layout.period < layout.slots
+
+
+SHARED = """%a = poly.square %x
+    %s = poly.row_sum %a
+    %p = poly.chebyshev %s {coefficients = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8],
+        domain = [-1.0, 1.0]}
+    %y = poly.mul %x, %p
+    poly.output %y {name = "y"}""".replace(",\n        ", ", ")
+
+
+@pytest.mark.parametrize(
+    ("levels", "rotation", "copies"), [(6, 0.2, 2), (5, 0.2, None), (6, 99.0, None)]
+)
+def test_copies_share_a_polynomial_where_that_saves_time(
+    levels: int, rotation: float, copies: int | None
+) -> None:
+    """Not if a level is missing, nor if rotations cost more than products."""
+    costs: dict[Any, float] = defaultdict(lambda: 0.1)
+    costs |= {("rotate", at): rotation for at in range(levels + 1)}
+    module = packed(SHARED)
+    placement, nodes = (step := PlaceBootstraps(levels, False, costs=costs)).solve(module)
+    after = run_passes(module, [step])
+    [sum_] = [op for op in after.ops if op.name == "ckks.chebyshev"]
+    assert sum_.attributes.get("copies") == copies
+    assert sum_.value.ciphertext.level == 1
+    assert ("copies = 2" in short(after)) == (copies == 2)
+    counted = program_costs(after).total
+    assert counted.seconds(costs) == pytest.approx(placement.cost)
+    assert placement.others == ({nodes[module.ops[-3]]} if copies else set())
+    assert program_costs(after).path.total == 5  # the level that a copy takes was left over
+
+
+@pytest.mark.parametrize(("error", "shared"), [(1e-5, 1), (1e-2, 0)])
+def test_copies_share_nothing_where_errors_matter(error: float, shared: int) -> None:
+    """A bootstrap is cheap, and makes room for the level; but its error counts."""
+    costs: dict[Any, float] = defaultdict(lambda: 0.1)
+    module = packed(SHARED, {})
+    for op in module.ops:
+        op.attributes["noise_gain"] = 1.0
+    after = run_passes(module, [PlaceBootstraps(levels=5, costs=costs, error=error)])
+    assert sum("copies" in op.attributes for op in after.ops) == shared
+    assert [op.name for op in after.ops].count("ckks.bootstrap") == shared
+
+
+def test_copies_share_nothing_without_costs() -> None:
+    after = run_passes(packed(SHARED), [PlaceBootstraps(levels=6)])
+    assert not any("copies" in op.attributes for op in after.ops)
 
 
 def test_a_period_must_fit_the_layout() -> None:

@@ -18,7 +18,7 @@ EVERY_LANDING = (3, 8, 9, 14, 16)
 @pytest.mark.parametrize(
     ("device", "name", "level", "landings"),
     [
-        ("host", "fifteen_levels_40", 18, (9,)),
+        ("host", "fifteen_levels_40", 18, (3, 9)),
         pytest.param("host", "fifteen_levels_40_fewest_keys", 18, (9,), marks=DEEP),
         pytest.param("host", "fourteen_levels_fewer_keys", 17, (9,), marks=DEEP),
         pytest.param("cuda", "fifteen_levels_40_fewer_keys", 18, (9,), marks=DEEP),

@@ -76,15 +76,18 @@ def test_numbers_of_a_pass_stay_in_registers(architecture: int, tmp_path: Path) 
     command = [NVCC, "-std=c++17", "-O3", "-c", f"-arch=sm_{architecture}", "-Xptxas=-v", *folders]
     command += [str(DEVICE / "transforms.cu"), "-o", str(tmp_path / "object.o")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
+    used = r".*\n.*\n *(\d+) bytes stack frame.*\n.*Used (\d+) registers"
+    told = done.stdout + done.stderr
     kernels = re.findall(
-        r"entry function '\w*?(Residue|Complex)Vectors\w*?PartsE(\d)\w*'.*\n.*\n"
-        r" *(\d+) bytes stack frame.*\n.*Used (\d+) registers",
-        done.stdout + done.stderr,
+        rf"entry function '\w*?(Residue|Complex)Vectors\w*?PartsE(\d)\w*'{used}", told
     )
     assert len(kernels) == 12
     assert all(int(registers) <= 64 for *_, registers in kernels), kernels
     long = [int(stack) for kind, parts, stack, _ in kernels if kind == "Residue" and parts != "2"]
     assert len(long) == 4 and max(long) <= (64 if architecture == 100 else 16), kernels
+    products = re.findall(rf"entry function '\w*?KeyRows\w*'{used}", told)
+    assert len(products) == 2
+    assert all(int(stack) <= 16 and int(count) <= 64 for stack, count in products), products
 
 
 @pytest.mark.parametrize("source", FILES, ids=lambda path: path.name)

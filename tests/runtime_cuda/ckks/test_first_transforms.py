@@ -16,7 +16,9 @@ SOURCES = [
     RUNTIME / "devices/cuda/device.cpp",
     RUNTIME / "devices/phantom/transforms.cu",
     *(RUNTIME / f"ckks/ring/{name}.cpp" for name in ("ring", "chain", "transform_check")),
-    *(RUNTIME / f"ckks/ring/{name}.cu" for name in ("encoder", "polynomials")),
+    RUNTIME / "ckks/ring/polynomials.cu",
+    *(RUNTIME / f"ckks/plaintexts/{name}" for name in ("copies.cpp", "encoder.cu", "patterns.cpp")),
+    RUNTIME / "src/gather.cpp",
     *(RUNTIME / f"src/base/{name}.cpp" for name in ("error", "files", "system", "threads")),
 ]
 FOLDERS = (

@@ -1,5 +1,5 @@
 // Seconds of an engine's calls, on standard output: what `python -m benchmarks.engine.table` makes a cost
-// table of (docs/costs.md). The calls are those of atlasc/targets/cpu/calibration.py.
+// table of (docs/costs.md). The calls are those of calls.hpp.
 //
 //     primitives DEVICE MEMORY_GIB leveled LOG_DEGREE LEVELS SPECIAL_PRIMES
 //     primitives DEVICE MEMORY_GIB bootstrapped FILE
@@ -13,7 +13,6 @@
 #include <functional>
 #include <iostream>
 #include <map>
-#include <numeric>
 #include <random>
 #include <set>
 #include <sstream>
@@ -21,6 +20,7 @@
 
 #include "atlasc/backend.hpp"
 #include "atlasc/base/error.hpp"
+#include "calls.hpp"
 #include "programs.hpp"
 
 namespace {
@@ -31,59 +31,27 @@ using Clock = std::chrono::steady_clock;
 constexpr int rounds = 3;
 constexpr double round_seconds = 0.05;
 constexpr int most_repetitions = 8;
-constexpr std::size_t few = 2, many = 8;   ///< rotations of two hoisted calls
-constexpr std::size_t plaintexts = 8;      ///< of a measured sum
-constexpr std::size_t period = 256;        ///< slots after which the plaintexts of a transform repeat
 
 double since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-Vector random_slots(std::size_t slots) {
-    std::mt19937_64 random(7);
-    std::uniform_real_distribution<double> number(-1.0, 1.0);
-    Vector vector(slots);
-    std::generate(vector.begin(), vector.end(), [&] { return number(random); });
-    return vector;
-}
-
 class Bench {
 public:
     Bench(Engine& client, Engine& server)
-        : client_(client), server_(server), vector_(random_slots(server.slots())) {
+        : client_(client), server_(server), vector_(conformance::random_slots(server.slots())) {
         last_ = sent(0);
     }
 
-    void measure(const std::vector<int>& levels) {
-        std::vector<std::size_t> amounts(many);
-        std::iota(amounts.begin(), amounts.end(), 1);
-        const std::vector<std::size_t> first(amounts.begin(), amounts.begin() + few);
+    void measure(const std::set<int>& levels) {
+        const conformance::Calls calls(server_, vector_);
         for (const int level : levels) {
             const Ciphertext x = sent(level);
-            const Ciphertext y = sent(level);
             set("encrypt", level, [&] { client_.encrypt(vector_, level); });
             set("decrypt", level, [&] { client_.decrypt(x); });
-            set("add", level, [&] { server_.add(x, y); });
-            set("negate", level, [&] { server_.negate(x); });
-            set("times_i", level, [&] { server_.times_i(x); });
-            set("add_plain", level, [&] { server_.add_plain(x, vector_); });
-            set("rotate", level, [&] { server_.rotate(x, 1); });
-            set("few", level, [&] { server_.rotate_many(x, first); });
-            set("many", level, [&] { server_.rotate_many(x, amounts); });
-            set("mul", level, [&] { server_.settle({server_.mul(x, y)}); });
-            set("mul_lazy", level, [&] { server_.mul(x, y); });
-            set("square", level, [&] { server_.settle({server_.square(x)}); });
-            set("mul_scalar", level, [&] { server_.mul_plain(x, 0.3); });
-            set("scalar", level, [&] { server_.settle({server_.mul_plain(x, 0.3)}); });
-            const std::vector<Plaintext> vectors(plaintexts, vector_);
-            const Ciphertexts xs(plaintexts, x);
-            set("mul_plain", level, [&] { server_.dot_plain(xs, vectors); });
-            set("transform_results", level, x, {1, 0, 0, 8});
-            set("transform_giants", level, x, {1, many, many, 1});
-            set("transform_operands", level, x, {12, 1, 0, 4});
-            set("transform_babies", level, x, {3, many, 0, 4});
-            set("transform_products", level, x, {12, many, 0, 24});
-            set("transform_vectors", level, x, {1, 4, 0, 8, true});
+            calls.each(x, sent(level), [&](const char* name, const std::function<void()>& call) {
+                set(name, level, call);
+            });
         }
     }
 
@@ -155,38 +123,6 @@ private:
         seconds_[name][level] = std::max(least, 1e-9);
     }
 
-    /// Numbers of a measured transform's parts. Its steps are rotations by 1, 2, ..., or one by 0.
-    struct Blocks {
-        std::size_t operands, babies, giants, results;
-        bool dense = false;
-    };
-
-    void set(const char* name, int level, const Ciphertext& x, const Blocks& blocks) {
-        // An identity of 0: no engine keeps the plaintext.
-        const std::size_t repeats = blocks.dense ? 1 : server_.slots() / period;
-        const Vector numbers(vector_.begin(),
-                             vector_.begin() + static_cast<std::ptrdiff_t>(vector_.size() / repeats));
-        const Plaintext plaintext = Deferred{0, [&numbers] { return numbers; }, repeats};
-        const auto amounts = [](std::size_t count) {
-            std::vector<std::size_t> found(std::max<std::size_t>(count, 1));
-            std::iota(found.begin(), found.end(), count == 0 ? 0 : 1);
-            return found;
-        };
-        std::vector<GiantStep> steps;
-        for (std::size_t result = 0; result < blocks.results; ++result) {
-            for (const std::size_t giant : amounts(blocks.giants)) {
-                steps.push_back({result, giant, {}});
-                for (std::size_t operand = 0; operand < blocks.operands; ++operand) {
-                    for (const std::size_t baby : amounts(blocks.babies)) {
-                        steps.back().terms.emplace(BabyStep{operand, baby}, plaintext);
-                    }
-                }
-            }
-        }
-        const Ciphertexts xs(blocks.operands, x);
-        set(name, level, [&] { server_.transform(xs, steps, false); });
-    }
-
     Engine& client_;
     Engine& server_;
     Vector vector_;
@@ -214,10 +150,7 @@ int run(const std::vector<std::string>& arguments) {
                                              std::stoi(arguments[5])),
                         nullptr, ""};
     Interface& interface = set.interface;
-    for (std::size_t amount = 1; amount <= many; ++amount) {
-        int& level = interface.keys.rotations[amount];
-        level = std::max(level, interface.parameters.max_level);
-    }
+    conformance::add_rotations(interface);
     namespace fs = std::filesystem;
     const fs::path folder =
         fs::temp_directory_path() / ("atlasc-primitives-" + std::to_string(std::random_device()()));
@@ -240,11 +173,7 @@ int run(const std::vector<std::string>& arguments) {
     }
     Bench bench(*client, *server);
     const int top = interface.parameters.max_level;
-    std::set<int> levels;
-    for (const double fraction : {0.05, 0.25, 0.6, 1.0}) {
-        levels.insert(std::max(1, static_cast<int>(std::lround(fraction * top))));
-    }
-    bench.measure({levels.begin(), levels.end()});
+    bench.measure(conformance::priced_levels(top));
     const Moduli& moduli = *interface.parameters.moduli;
     std::ostringstream bootstrap;
     bootstrap << "null";

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny_model import Tiny
 
 from atlasc.bundle.folder import Bundle
 from atlasc.remote.texts import RemoteServer
@@ -42,7 +43,7 @@ def generated(service: list[object], *words: object) -> Outcome:
 
 
 def test_a_text_and_its_turns(
-    service: list[object], place: Path, bundle: Bundle, whole: Running
+    service: list[object], place: Path, bundle: Bundle, whole: Running, tiny: Tiny
 ) -> None:
     session = ("--session", place / "talk")
     first = generated(service, words(TEXT), "--tokens", 1, *session, "--json")
@@ -61,11 +62,11 @@ def test_a_text_and_its_turns(
     assert "another way to choose tokens" in refused(
         "generate", *service, *session, "--temperature", 0.5, "--seed", 1
     )
-    # Its keys are those of step and prefill, and stay while either of these is served.
+    # Its keys are those of step and prefill, and stay while these are served.
     keys = partial(run, "keys", "prune", "--state", whole.state, "--dry-run", "--json", "--program")
     for folder in (bundle.folder, bundle.step.folder):
         assert json.loads(keys(folder).out)["keys"] == []
-    assert json.loads(keys(bundle.prefill.folder).out)["keys"]
+    assert json.loads(keys(tiny.bundle).out)["keys"]
 
 
 def test_turns_of_a_file_and_a_draw(service: list[object], place: Path) -> None:
@@ -110,6 +111,10 @@ def test_what_a_place_does_not_take(
     (place / "texts.txt").write_text("w1\n")
     message = refused("query", *service, "--input", place / "texts.txt")
     assert "generates text" in message and "the command generate" in message
+    fresh = place / "fresh"  # nothing is made or sent for what is refused
+    words = ("query", *service[:3], "--folder", fresh, "--allow-simulation")
+    assert "generates text" in refused(*words, "--input", place / "texts.txt")
+    assert not [*fresh.rglob("*.key")]
     strict: Any = service[:-1]
     assert "the service would see every input" in refused(
         "generate", *strict[:3], "--folder", place / "strict", "w1"

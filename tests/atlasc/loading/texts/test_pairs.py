@@ -314,6 +314,16 @@ def test_a_data_set_in_memory(bert: LoadedModel) -> None:
         inputs_of({"text": ["a", "cat"], "label": [1]}, bert, LENGTH)
 
 
+def test_tuples_of_arrays_have_no_names(bert: LoadedModel) -> None:
+    """A guess could take a mask for the labels."""
+    ids = torch.tensor([[1, 2, 3], [1, 4, 3]])
+    named = torch.utils.data.TensorDataset(ids, torch.ones_like(ids))
+    for data in (named, torch.utils.data.DataLoader(named), list(named), [(ids,)]):
+        with pytest.raises(AtlasError, match="a tuple of arrays") as caught:
+            inputs_of(data, bert)
+        assert "attention_mask" in caught.value.remedy
+
+
 def test_a_loader_of_batches_of_several_widths(bert: LoadedModel) -> None:
     assert bert.tokenizer is not None
     batches = [

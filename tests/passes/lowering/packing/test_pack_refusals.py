@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from short_text import ATTENTION, SPLIT, poly
+from short_text import ATTENTION, MERGE, SPLIT, poly
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.framework.pass_base import run_passes
@@ -119,3 +119,17 @@ def test_a_query_of_one_token_comes_from_a_linear_layer() -> None:
         %y = poly.reshape %v {{shape = [1, 6]}}
         poly.output %y {{name = "y"}}"""
     assert "must come from a linear layer" in str(refused(body))
+
+
+def test_attention_to_another_number_of_tokens_is_called_so() -> None:
+    body = f"""{SPLIT}
+        %m = poly.input {{name = "m", shape = [1, 4, 6], side = "server", dtype = "f64"}}
+        %g = poly.reshape %m {{shape = [1, 4, 2, 3]}}
+        %k = poly.transpose %g {{permutation = [0, 2, 1, 3]}}
+        %s = poly.matmul %t, %k {{transpose_b = true}}
+        %f = poly.mask_fill %s {{fill = -1.0}}
+        %o = poly.matmul %f, %k {{transpose_b = false}}
+        {MERGE}"""
+    error = refused(body)
+    assert "attention to another number of tokens" in error.what
+    assert "3 queries attend to 4 keys" in error.why

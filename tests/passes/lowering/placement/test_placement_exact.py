@@ -11,7 +11,7 @@ from functools import cache
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, LevelNode
+from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, LevelNode, Way
 from atlasc.passes.lowering.placement.placement import Placement, place
 
 Value = tuple[int, bool, bool]
@@ -280,6 +280,33 @@ def test_values_that_may_not_be_bootstrapped_equal_brute_force(kind: str) -> Non
             solved += 1
             dearer += place(opened, chain).cost < found.cost
     assert solved >= 30 and dearer >= 3
+
+
+def test_every_way_to_do_an_operation_is_weighed() -> None:
+    """The best placement of all graphs in which each node is done in one of its ways."""
+    taken = left = 0
+    for seed in range(120):
+        rng = random.Random(seed)
+        max_level = rng.randint(2, 4)
+        graph = RandomGraph(rng, max_level, rng.randint(3, 5)).any_dag()
+        nodes = list(graph.nodes)
+        operations = [i for i, node in enumerate(nodes) if node.level is None]
+        for index in rng.sample(operations, 2):
+            costs = tuple(rng.randint(0, 9) for _ in range(max_level + 1))
+            other = Way(nodes[index].depth + rng.randint(0, 1), costs)
+            nodes[index] = replace(nodes[index], other=other)
+        chain = random_chain(rng, max_level)
+        every = [LevelGraph([*way]) for way in itertools.product(*(node.ways for node in nodes))]
+        cost, count = min(brute_force(one, chain) for one in every)
+        if cost == math.inf or brute_force(every[0], chain)[0] == math.inf:
+            continue
+        found = place(LevelGraph(nodes), chain)
+        assert (found.cost, found.bootstrap_count) == (cost, count)
+        done = [node.ways[-1 if i in found.others else 0] for i, node in enumerate(nodes)]
+        assert replay(LevelGraph(done), chain, found) == (cost, count)
+        taken += len(found.others)
+        left += len(found.others) < 2
+    assert taken >= 30 and left >= 30
 
 
 def test_measured_costs_agree_to_rounding() -> None:

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "atlasc/base/error.hpp"
-#include "ckks/ring/encoder.hpp"
+#include "ckks/plaintexts/encoder.hpp"
 #include "ckks/ring/ring.hpp"
 
 int main() {

@@ -4,6 +4,8 @@
 //
 //     graphs FILE          of atlasc/emit/parameter_set.py, with --copies 1 32
 //     graphs FILE threads  two threads at once
+#include <cuda_runtime.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>

@@ -238,7 +238,7 @@ void kernels(const Chain& chain, int log_degree) {
     const BlockConstants block = ring.digit(0, count);
     with_size(block.size + 1, [&](auto size) {  // the last digit may have fewer primes than others
         Decompose<decltype(size)::value> kernel{log_degree, count, chain.q.size(), size_p,
-                                                primes.data(), {}};
+                                                primes.size(), primes.data(), {}};
         Row found[2] = {Row(2 * extended), Row(2 * extended)};
         for (Row& row : found) {
             kernel.of[0] = {block, a.data(), b.data(), row.data()};

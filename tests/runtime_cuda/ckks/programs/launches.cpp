@@ -4,6 +4,8 @@
 //     launches program FILE BYTES  the same, where something else leaves so much of the memory
 //     launches program FILE graphs the third time, where bootstraps are graphs
 //     launches bootstraps FILE     of atlasc/emit/parameter_set.py, with --copies 1 32
+//     launches calls FILE          of such a set, those of conformance/calls.hpp
+//     launches calls LOG_DEGREE LEVELS SPECIAL_PRIMES
 #include <cstdlib>
 #include <ctime>
 #include <iostream>
@@ -11,6 +13,7 @@
 #include "atlasc/program_file.hpp"
 #include "ckks/ckks_engine.hpp"
 #include "ckks/keys/key_files.hpp"
+#include "tests/runtime_cuda/conformance/calls.hpp"
 #include "tests/runtime_cuda/conformance/programs.hpp"
 
 namespace {
@@ -64,7 +67,17 @@ void print(const std::string& name, std::clock_t start, const ckks::CkksEngine& 
                   << ", \"bytes\": " << work.bytes << ", \"limbs\": " << work.limbs << "}";
         separator = ", ";
     }
-    std::cout << "}}" << std::endl;
+    std::cout << "}, \"launches\": [";
+    separator = "";
+    for (const auto& [launch, count] : stand_in::tally().launches) {
+        const auto& [kernel, blocks, bytes, forwards, backwards, products, rotated, gathered] =
+            launch;
+        std::cout << separator << "[" << count << ", \"" << kernel << "\", " << blocks << ", "
+                  << bytes << ", " << forwards << ", " << backwards << ", " << products << ", "
+                  << rotated << ", " << gathered << "]";
+        separator = ", ";
+    }
+    std::cout << "]}" << std::endl;
 }
 
 void program(const std::string& path, std::uint64_t bytes, int times) {
@@ -107,6 +120,25 @@ void bootstraps(const std::string& path) {
     }
 }
 
+/// What the second call does: the first one makes what is kept.
+void calls(conformance::Bootstrapped set) {
+    conformance::add_rotations(set.interface);
+    const auto engine = counting_engine(set.interface, std::make_shared<ckks::Memory>(0));
+    const Vector vector = conformance::random_slots(engine->slots());
+    const conformance::Calls calls(*engine, vector);
+    for (const int level : conformance::priced_levels(set.interface.parameters.max_level)) {
+        const Ciphertext x = engine->encrypt(vector, level);
+        const Ciphertext y = engine->encrypt(vector, level);
+        calls.each(x, y, [&](const char* name, const std::function<void()>& call) {
+            call();
+            stand_in::tally().clear();
+            const std::clock_t start = std::clock();
+            call();
+            print(std::string(name) + " " + std::to_string(level), start, *engine);
+        });
+    }
+}
+
 int run(const std::vector<std::string>& arguments) {
     const std::string kind = arguments.empty() ? "" : arguments[0];
     const bool whole = arguments.size() == 2;
@@ -117,8 +149,15 @@ int run(const std::vector<std::string>& arguments) {
     } else if (kind == "bootstraps" && whole) {
         setenv("ATLASC_GRAPHS", "off", 1);
         bootstraps(arguments[1]);
+    } else if (kind == "calls" && whole) {
+        calls(conformance::bootstrapped(arguments[1]));
+    } else if (kind == "calls" && arguments.size() == 4) {
+        calls({conformance::leveled(std::stoi(arguments[1]), std::stoi(arguments[2]),
+                                    std::stoi(arguments[3])),
+               nullptr, ""});
     } else {
-        throw Error("launches program FILE [BYTES or graphs], or launches bootstraps FILE");
+        throw Error("launches program FILE [BYTES or graphs], launches bootstraps FILE, launches "
+                    "calls FILE, or launches calls LOG_DEGREE LEVELS SPECIAL_PRIMES");
     }
     return 0;
 }

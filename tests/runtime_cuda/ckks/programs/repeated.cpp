@@ -4,6 +4,8 @@
 //
 //     repeated        all checks
 //     repeated brief  the first one
+#include <cuda_runtime.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>

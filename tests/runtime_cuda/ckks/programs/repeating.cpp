@@ -10,7 +10,7 @@
 
 #include "atlasc/base/error.hpp"
 #include "ckks/ring/chain.hpp"
-#include "ckks/ring/encoder.hpp"
+#include "ckks/plaintexts/encoder.hpp"
 #include "ckks/ring/packing.hpp"
 #include "ckks/ring/rotated_products.hpp"
 #include "kernel.hpp"
@@ -65,7 +65,7 @@ void repeating_plaintexts(const Chain& chain, int log_step) {
             scales.push_back(scale);
         }
         scales[5] *= 2;
-        const auto plains = encoder.plains(pointers, scales, limbs, true);
+        const auto plains = encoder.plains(pointers, scales, limbs, ring.size_p());
         for (std::size_t at = 0; at < vectors; ++at) {
             const std::vector<Word> whole = downloaded(
                 encoder.encode(slots[at], scales[at], limbs).get(), limbs * ring.degree());

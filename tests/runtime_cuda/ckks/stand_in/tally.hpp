@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <map>
 #include <string>
+#include <tuple>
 #include <typeinfo>
 
 namespace stand_in {
@@ -18,10 +19,24 @@ struct Work {
     std::uint64_t limbs = 0;  ///< transformed
 };
 
+/// Numbers that go through half of a transform, forwards and backwards; products of two words; products
+/// of rotated ciphertexts and plaintexts; times that a block waits for plaintexts, of all blocks.
+struct Arithmetic {
+    double forwards = 0;
+    double backwards = 0;
+    double products = 0;
+    double rotated = 0;
+    double gathered = 0;
+};
+
+/// A kernel, its blocks, its bytes and its arithmetic.
+using Launch = std::tuple<std::string, std::uint64_t, double, double, double, double, double, double>;
+
 /// Once it has begun, nothing is computed any more: what would be is counted.
 struct Tally {
     bool begun = false;
     std::map<std::string, Work> work;  ///< by kernel
+    std::map<Launch, std::uint64_t> launches;  ///< those that are alike
     std::uint64_t graphs = 0;          ///< launched
     std::uint64_t in_graphs = 0;       ///< launches of kernels that no host made
 
@@ -33,8 +48,15 @@ struct Tally {
         of.limbs += limbs;
     }
 
+    void add(const std::string& kernel, std::uint64_t blocks, double bytes, const Arithmetic& does) {
+        add(kernel, 1, bytes);
+        ++launches[{kernel, blocks, bytes, does.forwards, does.backwards, does.products,
+                    does.rotated, does.gathered}];
+    }
+
     void clear() {
         work.clear();
+        launches.clear();
         graphs = 0;
         in_graphs = 0;
     }

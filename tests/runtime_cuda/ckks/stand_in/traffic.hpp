@@ -2,9 +2,13 @@
 // caches do.
 #pragma once
 
+#include <algorithm>
+
 #include "ckks/ring/switch_kernels.hpp"
+#include "devices/cuda/key_rows.hpp"
 #include "devices/cuda/rotated_products.hpp"
 #include "devices/cuda/vectors.hpp"
+#include "tests/runtime_cuda/ckks/stand_in/arithmetic.hpp"
 
 namespace atlasc::ckks {
 
@@ -80,14 +84,6 @@ inline double traffic(const InnerProduct& kernel, std::size_t count) {
     return words(kernel.accumulate ? 4 : 2, count) + operands(kernel, count);
 }
 
-inline double traffic(const SharedProducts& kernel, std::size_t count) {
-    double bytes = 0;
-    for (std::size_t one = 0; one < kernel.count; ++one) {
-        bytes += traffic(kernel.of[one], count) - (one == 0 ? 0 : key(kernel.of[one], count));
-    }
-    return bytes;
-}
-
 inline double traffic(const HoistedProducts& kernel, std::size_t count) {
     double bytes = 0;
     for (std::size_t one = 0; one < kernel.count; ++one) {
@@ -103,6 +99,32 @@ inline double traffic(const InnerProducts& kernel, std::size_t count) {
         bytes += operands(kernel.terms[term], count);
     }
     return bytes;
+}
+
+/// A key that several products have is read once.
+inline double traffic(const EachProduct& products, std::size_t count) {
+    double bytes = 0;
+    for (std::size_t at = 0; at < products.count; ++at) {
+        const InnerProduct& one = products.of[at];
+        const bool again = std::any_of(products.of, products.of + at, [&](const auto& other) {
+            return other.key_words == one.key_words;
+        });
+        bytes += traffic(one, count) - (again ? key(one, count) : 0);
+    }
+    return bytes;
+}
+
+inline double traffic(const SumOfEach& products, std::size_t count) {
+    return traffic(products.sum, count);
+}
+
+/// And the nodes of the last pass forwards, and of the first one backwards.
+template <typename Products>
+double traffic(const KeyRows<Products>& kernel, std::size_t) {
+    const std::size_t count = kernel.products.places();
+    const std::size_t values = kernel.products.values() << kernel.products.log_degree();
+    const std::size_t back = kernel.products.values() < ~std::size_t{0} ? count - values : 0;
+    return words(1, count + back) + traffic(kernel.products, count);
 }
 
 /// Babies and plaintexts are read once, and sums are written once in each turn.

@@ -10,7 +10,7 @@
 #include <set>
 #include <tuple>
 
-#include "ckks/ring/encoder.hpp"
+#include "ckks/plaintexts/encoder.hpp"
 
 namespace atlasc::ckks {
 
@@ -26,14 +26,14 @@ public:
     /// stays, room or not.
     std::vector<std::shared_ptr<const Plain>> encoded(const std::vector<const Plaintext*>& values,
                                                       const std::vector<double>& scales,
-                                                      std::size_t limbs, bool extended,
+                                                      std::size_t limbs, std::size_t special,
                                                       bool again);
 
     void clear();
 
 private:
-    /// Identity, scale, primes, `extended`.
-    using Key = std::tuple<std::uint64_t, double, std::size_t, bool>;
+    /// Identity, scale, primes, special ones.
+    using Key = std::tuple<std::uint64_t, double, std::size_t, std::size_t>;
     using Uses = std::list<Key>;  ///< the latest first
     struct Entry {
         std::shared_ptr<const Plain> plain;
@@ -42,7 +42,7 @@ private:
 
     /// Nothing for slots that do not say that they are used again.
     static std::optional<Key> key_of(const Plaintext& value, double scale, std::size_t limbs,
-                                     bool extended);
+                                     std::size_t special);
     std::shared_ptr<const Plain> find(const Key& key);
     void store(const Key& key, const std::shared_ptr<const Plain>& plain, bool again);
 

@@ -1,4 +1,4 @@
-#include "ckks/plaintext_cache.hpp"
+#include "ckks/plaintexts/plaintext_cache.hpp"
 
 #include <utility>
 
@@ -6,14 +6,14 @@ namespace atlasc::ckks {
 
 std::vector<std::shared_ptr<const Plain>> PlaintextCache::encoded(
     const std::vector<const Plaintext*>& values, const std::vector<double>& scales,
-    std::size_t limbs, bool extended, bool again) {
+    std::size_t limbs, std::size_t special, bool again) {
     std::vector<std::optional<Key>> keys;
     std::vector<std::shared_ptr<const Plain>> result;
     std::vector<std::size_t> missing;
     std::vector<const Plaintext*> missing_values;
     std::vector<double> missing_scales;
     for (std::size_t at = 0; at < values.size(); ++at) {
-        keys.push_back(key_of(*values[at], scales[at], limbs, extended));
+        keys.push_back(key_of(*values[at], scales[at], limbs, special));
         result.push_back(keys[at] ? find(*keys[at]) : nullptr);
         if (result[at] == nullptr) {
             missing.push_back(at);
@@ -21,7 +21,7 @@ std::vector<std::shared_ptr<const Plain>> PlaintextCache::encoded(
             missing_scales.push_back(scales[at]);
         }
     }
-    std::vector<Plain> plains = encoder_.plains(missing_values, missing_scales, limbs, extended);
+    std::vector<Plain> plains = encoder_.plains(missing_values, missing_scales, limbs, special);
     // Not while they are encoded, which may press for memory, and clear the cache.
     const std::lock_guard<std::mutex> lock(mutex_);
     for (std::size_t at = 0; at < missing.size(); ++at) {
@@ -39,11 +39,11 @@ std::vector<std::shared_ptr<const Plain>> PlaintextCache::encoded(
 }
 
 std::optional<PlaintextCache::Key> PlaintextCache::key_of(const Plaintext& value, double scale,
-                                                          std::size_t limbs, bool extended) {
+                                                          std::size_t limbs, std::size_t special) {
     const auto* deferred = std::get_if<Deferred>(&value);
     return deferred == nullptr || deferred->identity == 0
                ? std::nullopt
-               : std::optional<Key>({deferred->identity, scale, limbs, extended});
+               : std::optional<Key>({deferred->identity, scale, limbs, special});
 }
 
 std::shared_ptr<const Plain> PlaintextCache::find(const Key& key) {

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "atlasc/base/error.hpp"
-#include "ckks/ring/encoder.hpp"
+#include "ckks/plaintexts/encoder.hpp"
 #include "ckks/ring/kernels.hpp"
 #include "kernel.hpp"
 
