@@ -13,6 +13,22 @@ _DECIMAL = {unit: 1000**power for power, unit in enumerate(_UNITS)}
 _SIZE = re.compile(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([KMGT]?)(?:i?B)?\s*", re.IGNORECASE)
 
 
+
+class KeysDoNotFit(AtlasError):
+    """The rotation keys of a program are too large.
+
+    Attributes:
+        least: bytes of the smallest plan of keys; 0: not known.
+    """
+
+    least = 0
+
+    def of(self, least: int) -> KeysDoNotFit:
+        """This error, with the bytes of the smallest plan."""
+        self.least = least
+        return self
+
+
 def parse_size(text: str) -> int:
     """Bytes of ``4G``, ``512M``, ``1.5 GiB``; the units are powers of 1024.
 
