@@ -90,7 +90,6 @@ def test_with_fewer_keys_than_transforms_need_features_lie_in_the_top_bits(
     module = trace_model(source.model, BATCH)
     approximate(module, calibrate_source(module, source, margin=0.3))
 
-
     def lowered(key_memory: int) -> Module:
         options = TargetOptions(target="cpu", key_memory=key_memory)
         return lowering.lower_module(module, source.inputs.arrays, options).program

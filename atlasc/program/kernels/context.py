@@ -127,7 +127,7 @@ class Context:
         """The same by rotations and products that each divide. A rotation may be composed of
         others (:mod:`atlasc.program.rotation_plan`).
         """
-        result, giant, operand, baby = places.T
+        operand, baby = places.T[2:]
         rotated = {}
         for into, one in enumerate(x):
             amounts = np.unique(baby[operand == into]).tolist()

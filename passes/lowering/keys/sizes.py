@@ -13,7 +13,6 @@ _DECIMAL = {unit: 1000**power for power, unit in enumerate(_UNITS)}
 _SIZE = re.compile(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([KMGT]?)(?:i?B)?\s*", re.IGNORECASE)
 
 
-
 class KeysDoNotFit(AtlasError):
     """The rotation keys of a program are too large.
 

@@ -43,7 +43,9 @@ class Packing:
         bits = " ".join(f"{axis}={getattr(self, axis)}" for axis in "dgbt")
         place = "low" if self.features_low else "top"
         below = ", below copies" if self.copies_first else ""
-        return f"{self.width} features a block, slot bits {bits}, features in the {place} bits{below}"
+        return (
+            f"{self.width} features a block, slot bits {bits}, features in the {place} bits{below}"
+        )
 
     def hidden(self, batch: int, tokens: int, features: int) -> Layout:
         """Layout ``[b, t, g, d]`` of a tensor [batch, tokens, features]."""
