@@ -150,9 +150,10 @@ def _in_memory(
     except AtlasError as error:  # the keys do not fit
         try:
             return planned(lower(PACKINGS[:1]))
-        except KeysDoNotFit as other:
-            both = [one for one in (error, other) if isinstance(one, KeysDoNotFit)]
-            raise min(both, key=lambda one: one.least) from None
+        except KeysDoNotFit as last:
+            if isinstance(error, KeysDoNotFit) and error.least < last.least:
+                raise error from None
+            raise
     if _excess(found) <= 0:
         return found
     other = planned(lower(PACKINGS[:1]))

@@ -128,7 +128,7 @@ class Context:
         others (:mod:`atlasc.program.rotation_plan`).
         """
         operand, baby = places.T[2:]
-        rotated = {}
+        rotated = dict[tuple[int, ...], Register]()
         for into, one in enumerate(x):
             amounts = np.unique(baby[operand == into]).tolist()
             many = self.engine.rotate_many(one, amounts)

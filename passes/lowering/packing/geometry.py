@@ -42,10 +42,8 @@ class Packing:
     def __str__(self) -> str:
         bits = " ".join(f"{axis}={getattr(self, axis)}" for axis in "dgbt")
         place = "low" if self.features_low else "top"
-        below = ", below copies" if self.copies_first else ""
-        return (
-            f"{self.width} features a block, slot bits {bits}, features in the {place} bits{below}"
-        )
+        place = f"{place} bits" + ", below copies" * self.copies_first
+        return f"{self.width} features a block, slot bits {bits}, features in the {place}"
 
     def hidden(self, batch: int, tokens: int, features: int) -> Layout:
         """Layout ``[b, t, g, d]`` of a tensor [batch, tokens, features]."""
@@ -78,8 +76,8 @@ class Packing:
             return Layout((*source.fields[:2], *full.fields[2:]), full.outer, extents)
         low = tuple(field for field in source.fields if field.axis not in ("d", "g"))
         extents = (*rows, *((a, n) for a, n in full.extents if a in ("g", "d")))
-        above, features = full.fields[: self.copies_first], full.fields[self.copies_first :][:2]
-        return Layout((*above, *features, *low[self.copies_first :]), full.outer, extents)
+        first = int(self.copies_first)
+        return Layout((*full.fields[: first + 2], *low[first:]), full.outer, extents)
 
 
 @dataclass(frozen=True)
