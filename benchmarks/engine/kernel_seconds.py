@@ -71,8 +71,10 @@ def kind_of(kernel: str) -> str:
     if kernel.startswith("KeyRows"):
         return "rows of sums" if kernel.endswith("SumOfEach") else "rows"
     kinds = {"InnerProduct": "keys", "HoistedProducts": "keys", "InnerProducts": "sums"}
-    if kernel.startswith(("Pass", "RotatedTiles")):
-        return "pass" if kernel.startswith("Pass") else "tiles"
+    if kernel.startswith(("Pass", "Conversions")):
+        return "pass"
+    if kernel.startswith("RotatedTiles"):
+        return "tiles"
     return kinds.get(kernel, "rest")
 
 
