@@ -304,7 +304,8 @@ def _sendable(program: Module, parameters: ParameterSet, target: str, limit: int
         f"the evaluation keys do not fit into an upload of {limit / 1e6:.0f} MB",
         why=f"with the fewest rotation keys a client sends {least / 1e6:.0f} MB",
         remedy=f"use at least {math.ceil(least / 1e6)}M as upload-at-most of --target",
-    ).of(least)
+        least=least,
+    )
 
 
 def _with_fewer_keys(

@@ -72,7 +72,8 @@ class RotationKeys(Pass):
                     "rotation would need more than three key switches, or a step of a transform "
                     "would have no key",
                     remedy=f"use at least {least} as key-memory of --target",
-                ).of(sizes[0])
+                    least=sizes[0],
+                )
             seconds = [rotation_seconds(uses, one, self.model.costs) for one in (plan, every)]
             report.say(
                 f"{len(every.keys)} amounts: {len(plan.keys)} keys of {size_text(sizes[0])}, "

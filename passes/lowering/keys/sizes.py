@@ -14,18 +14,16 @@ _SIZE = re.compile(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([KMGT]?)(?:i?B)?\s*", re.IG
 
 
 class KeysDoNotFit(AtlasError):
-    """The rotation keys of a program are too large.
+    """The keys of a program are too large.
 
-    Attributes:
-        least: bytes of the smallest plan of keys; 0: not known.
+    Args:
+        what, why, remedy: see `AtlasError`.
+        least: bytes of the smallest plan of keys.
     """
 
-    least = 0
-
-    def of(self, least: int) -> KeysDoNotFit:
-        """This error, with the bytes of the smallest plan."""
+    def __init__(self, what: str, *, why: str = "", remedy: str = "", least: int = 0) -> None:
+        super().__init__(what, why=why, remedy=remedy)
         self.least = least
-        return self
 
 
 def parse_size(text: str) -> int:
