@@ -289,12 +289,16 @@ def _sendable(program: Module, parameters: ParameterSet, target: str, limit: int
             )
         return found.keys
 
-    fewer_keys = replace(program, attributes=program.attributes | {"fewer_keys": True})
-    # A client sends half of what a key takes in memory: the other half follows from a seed.
-    plans = [
-        _with_fewer_keys(one, parameters, lambda one: 2 * (sent(one) - limit))
-        for one in (program, fewer_keys)
-    ]
+    forms = [program]
+    if not program.attributes.get("fewer_keys"):
+        attributes = program.attributes | {"fewer_keys": True}
+        forms.append(replace(program, attributes=attributes))
+
+    def excess(planned: Module) -> int:
+        # A client sends half of what a key takes in memory: the other half follows from a seed.
+        return 2 * (sent(planned) - limit)
+
+    plans = [_with_fewer_keys(form, parameters, excess) for form in forms]
     sizes = [sent(one) for one in plans]
     least = min(sizes)
     if least <= limit:

@@ -156,19 +156,16 @@ def _turning(ctx: Context, op: Op, weights: Weights, x: list[Register]) -> list[
     """weight · x by rotations that turn the whole ciphertext, [batch, tokens, outputs]."""
     source, target, engine = weights.source, weights.target, ctx.engine
     steps, paired = op.attributes["baby_steps"], op.attributes.get("paired", False)
-    operands = []
-    for one in x:
-        half = engine.rotate(one, source.positions // 2 * source.stride) if paired else None
-        operands.append(one if half is None else engine.add(one, engine.times_i(half)))
+    if paired:
+        half = source.positions // 2 * source.stride
+        x = [engine.add(one, engine.times_i(engine.rotate(one, half))) for one in x]
     places = _places(_diagonals(source, target, paired), steps)
 
     def value(out: int, giant: int, into: int, baby: int) -> Slots:
         return weights.diagonal(out, into, (giant + baby) // source.stride)
 
     strides, layout = (1, source.stride, 1, source.stride), source.layout
-    result = ctx.transform(
-        operands, places * strides, value, layout.feature_repeats, layout.copies_first
-    )
+    result = ctx.transform(x, places * strides, value, layout.feature_repeats, layout.copies_first)
     return [engine.add(one, engine.conjugate(one)) for one in result] if paired else result
 
 
