@@ -12,7 +12,7 @@ from atlasc.ir.errors import AtlasError
 from documentation.markdown import GENERATED, cell, table
 
 ROOT = Path(__file__).resolve().parent.parent
-KINDS = {"AtlasError": 0, "Refusal": 1}
+KINDS = {"AtlasError": 0, "KeysDoNotFit": 0, "Refusal": 1}
 """Errors with the place of their message among the arguments."""
 OPTIONS = "An option of a command"
 HEADINGS = {

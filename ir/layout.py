@@ -155,6 +155,11 @@ class Layout:
         return len(self.fields) > 1 and self.fields[1].axis == "b"
 
     @cached_property
+    def copies_first(self) -> bool:
+        """Whether copies of a batch of one lie in the top slot bits, above all other fields."""
+        return self.fields[0].axis == "b" and self.extent("b") == 1
+
+    @cached_property
     def one_token(self) -> bool:
         """Whether it is one of a program of one token (`atlasc.ir.ops.rows`): copies lie in the top
         slot bits, and the batch in the low ones.
@@ -164,11 +169,13 @@ class Layout:
     @cached_property
     def feature_repeats(self) -> int:
         """How often a ciphertext has each place of a feature: once for each token of each input if
-        features lie in the low bits, as often as there are copies in a program of one token,
-        otherwise once.
+        features lie in the low bits, as often as there are copies in a program of one token or
+        above the features, otherwise once.
         """
         if self.one_token:
             return self.copies
+        if self.copies_first:
+            return 1 << self.fields[0].bits
         return 1 << sum(field.bits for field in self.fields[:2]) if self.features_low else 1
 
     def extent(self, axis: str) -> int:

@@ -20,7 +20,7 @@ from atlasc.ir.module import Module
 from atlasc.latency.model import LatencyTarget
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.keys.choose_rotations import KeyModel, choose_rotations
-from atlasc.passes.lowering.keys.sizes import size_text
+from atlasc.passes.lowering.keys.sizes import KeysDoNotFit, size_text
 from atlasc.passes.lowering.rotation_keys import RotationKeys
 from atlasc.passes.pipeline import PACKINGS, STEPS, AfterEach, Lowered, lower_nn
 from atlasc.program.costs import program_costs
@@ -109,8 +109,11 @@ def _lowered(
 
 def _seconds(lowered: Lowered) -> float:
     """Predicted seconds, or what stands for them without a cost table."""
-    costs = costs_of(cast(ParameterSet, lowered.parameters))
-    return program_costs(lowered.program).total.seconds(costs)
+    return _seconds_of(lowered.program, cast(ParameterSet, lowered.parameters))
+
+
+def _seconds_of(program: Module, parameters: ParameterSet) -> float:
+    return program_costs(program).total.seconds(costs_of(parameters))
 
 
 def planned_in_memory(
@@ -144,8 +147,13 @@ def _in_memory(
         return planned(lowered)
     try:
         found = planned(lowered)
-    except AtlasError:  # the keys do not fit
-        return planned(lower(PACKINGS[:1]))
+    except AtlasError as error:  # the keys do not fit
+        try:
+            return planned(lower(PACKINGS[:1]))
+        except KeysDoNotFit as last:
+            if isinstance(error, KeysDoNotFit) and error.least < last.least:
+                raise error from None
+            raise
     if _excess(found) <= 0:
         return found
     other = planned(lower(PACKINGS[:1]))
@@ -281,15 +289,26 @@ def _sendable(program: Module, parameters: ParameterSet, target: str, limit: int
             )
         return found.keys
 
-    # A client sends half of what a key takes in memory: the other half follows from a seed.
-    planned = _with_fewer_keys(program, parameters, lambda one: 2 * (sent(one) - limit))
-    least = sent(planned)
+    forms = [program]
+    if not program.attributes.get("fewer_keys"):
+        attributes = program.attributes | {"fewer_keys": True}
+        forms.append(replace(program, attributes=attributes))
+
+    def excess(planned: Module) -> int:
+        # A client sends half of what a key takes in memory: the other half follows from a seed.
+        return 2 * (sent(planned) - limit)
+
+    plans = [_with_fewer_keys(form, parameters, excess) for form in forms]
+    sizes = [sent(one) for one in plans]
+    least = min(sizes)
     if least <= limit:
-        return planned
-    raise AtlasError(
+        small = (plan for plan, size in zip(plans, sizes, strict=True) if size <= limit)
+        return min(small, key=lambda plan: _seconds_of(plan, parameters))
+    raise KeysDoNotFit(
         f"the evaluation keys do not fit into an upload of {limit / 1e6:.0f} MB",
         why=f"with the fewest rotation keys a client sends {least / 1e6:.0f} MB",
         remedy=f"use at least {math.ceil(least / 1e6)}M as upload-at-most of --target",
+        least=least,
     )
 
 

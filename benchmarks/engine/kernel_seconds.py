@@ -5,11 +5,13 @@
 prints its constants, and how far it is from what was measured and is no part of the profile.
 
 A launch takes a latency, and seconds for each of the counts of its kind; nothing overlaps. The
-profile (``h200_launches.json``) is of older kernels: transforms in integers, and products of
-rotated ciphertexts of more instructions. `Model.today` has the constants of today's kernels, of
-which none was measured:
+profile (``h200_launches.json``) is of older kernels: transforms and conversions in integers, and
+products of rotated ciphertexts of more instructions. `Model.today` has the constants of today's
+kernels, of which none was measured:
 
 * A transform in double precision takes fewer seconds, by what was measured for a transform alone.
+* A product of a conversion in double precision takes fewer seconds, by the instructions of both.
+  Ends of divisions, which are in double precision too, keep the seconds of integers.
 * A kernel that ends transforms, multiplies by keys and begins transforms takes as long as its
   parts, less the bytes that lie between them.
 * Kernels bounded by memory move bytes as slowly as the slowest of them did.
@@ -33,6 +35,12 @@ INTEGERS, DOUBLES = 1.55e-6, 0.92e-6
 was measured without the reductions that primes of 50 bits need, a twelfth of the operations."""
 INSTRUCTIONS = 5.9 / 25
 """Machine instructions of a product of rotated ciphertexts, of those when it was measured."""
+CONVERTED = 198 / 473
+"""Issue slots of a number that is converted from eight primes, over those in integers when it was
+measured: of the machine code for compute capability 9.0 (nvcc 13.0), on the path of eight primes.
+Operations on doubles, conversions to doubles and multiply-adds of integers count as two, since the
+GPU issues them at half the rate of others. Residues come from the cache for three limbs at once,
+where each limb read them before: this third is no bound."""
 FITTED = ("bootstrap_one", "bootstrap_two")
 """Bootstraps whose measured seconds the model has; the others check it."""
 LARGE = 2e7
@@ -70,6 +78,8 @@ def kind_of(kernel: str) -> str:
     """The kind of a kernel: one set of constants."""
     if kernel.startswith("KeyRows"):
         return "rows of sums" if kernel.endswith("SumOfEach") else "rows"
+    if kernel.startswith("Conversions"):
+        return "conversions"
     kinds = {"InnerProduct": "keys", "HoistedProducts": "keys", "InnerProducts": "sums"}
     if kernel.startswith(("Pass", "RotatedTiles")):
         return "pass" if kernel.startswith("Pass") else "tiles"
@@ -134,6 +144,7 @@ class Model:
         kinds = {
             **self.kinds,
             "pass": passes,
+            "conversions": {**passes, "products": passes["products"] * CONVERTED},
             "tiles": tiles,
             "rest": {name: each * slowest for name, each in self.kinds["rest"].items()},
         }

@@ -1,13 +1,13 @@
 """One linear layer over 128 tokens on the engine ``cpu``, in two packings by turns.
 
     python -m benchmarks.engine.linear [--inputs 768] [--outputs 768] [--level 8]
-        [--babies 0] [--rounds 3]
+        [--babies 0] [--rounds 3] [--low-features]
 
 Tokens or features in the low slot bits, as the compiler records the layer. With features in the low
 bits diagonals repeat after 256 slots, and the layer is one ``transform`` of all its ciphertexts
 (docs/kernels.md). Core seconds of both and their ratio, one line a round; the first
-round also warms the memory up. Predicted core seconds are those of the cost table in use, on all
-threads.
+round also warms the memory up. ``--low-features`` leaves the other packing out. Predicted core
+seconds are those of the cost table in use, on all threads.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument("--level", type=int, default=8)
     parser.add_argument("--babies", type=int, default=0, help="0: as the compiler chooses")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--low-features", action="store_true", help="that packing alone")
     options = parser.parse_args()
     parameters = CpuParameters.bootstrapped()
     shape, level = EngineParameters.of(parameters), options.level
@@ -54,6 +55,8 @@ def main() -> None:
         LOW_TOKENS: layer(shape, LOW_TOKENS, inputs, outputs, level),
         LOW_FEATURES: layer(shape, LOW_FEATURES, inputs, outputs, level, options.babies),
     }
+    if options.low_features:
+        del functions[LOW_TOKENS]
     counts = [counts_of(function) for function in functions.values()]
     amounts = {amount for one in counts for amount in one.rotation_levels}
     costs, threads = costs_of(parameters), available_threads()
@@ -82,7 +85,9 @@ def main() -> None:
             slots = np.stack([engine.decrypt(one) for one in result])
             error = np.abs(slots - target.pack(blocked(wanted, target))).max()
             print(f"[{name}] {seconds[name]:.2f} core s, greatest error {error:.1e}", end="; ")
-        print(f"ratio {seconds[LOW_FEATURES] / seconds[LOW_TOKENS]:.3f}", flush=True)
+        both = len(seconds) > 1
+        ratio = f"ratio {seconds[LOW_FEATURES] / seconds[LOW_TOKENS]:.3f}" if both else ""
+        print(ratio, flush=True)
 
 
 def layout(fields: str, features: int) -> Layout:

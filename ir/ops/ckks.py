@@ -251,6 +251,8 @@ def _rotate_sum(site: Site) -> Layout:
             raise RuleError(f"the operand's layout {layout} has no axis {axis}")
     # A sum that ends in the top bits wraps around the ciphertext and so reaches every slot.
     remaining = [field.axis for field in layout.fields if field.bits]
+    if layout.copies_first:
+        remaining = [axis for axis in remaining if axis != "b"]
     while remaining and remaining[0] in (*axes, REPLICATED):
         remaining.pop(0)
     wraps = not set(axes) & set(remaining)

@@ -14,7 +14,7 @@ from atlasc.passes.lowering.keys.choose_rotations import (
     choose_rotations,
     rotation_seconds,
 )
-from atlasc.passes.lowering.keys.sizes import parse_size, size_text
+from atlasc.passes.lowering.keys.sizes import KeysDoNotFit, parse_size, size_text
 from atlasc.program.costs import program_costs
 from atlasc.program.key_plan import MEMORY, KeyPlan, key_plan
 from atlasc.program.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
@@ -61,13 +61,18 @@ class RotationKeys(Pass):
             plan = choose_rotations(uses, self.model, slots, budget, required)
             sizes = [self.model.size(one.keys) for one in (plan, every)]
             if budget is not None and sizes[0] > budget:
+                if required and not module.attributes.get("fewer_keys"):
+                    planned.attributes["fewer_keys"] = True
+                    report.say("linear transforms take fewer keys")
+                    return self.run(planned, report)
                 least = size_text(sizes[0])
-                raise AtlasError(
+                raise KeysDoNotFit(
                     f"the rotation keys do not fit into {size_text(budget)}",
                     why=f"with fewer than {len(plan.keys)} keys of {least} together, some "
                     "rotation would need more than three key switches, or a step of a transform "
                     "would have no key",
                     remedy=f"use at least {least} as key-memory of --target",
+                    least=sizes[0],
                 )
             seconds = [rotation_seconds(uses, one, self.model.costs) for one in (plan, every)]
             report.say(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -77,16 +78,25 @@ def test_by_default_fewer_keys_where_the_machine_is_smaller(
 def test_with_fewer_keys_than_transforms_need_features_lie_in_the_top_bits(
     tiny: Tiny, complete: tuple[Module, int]
 ) -> None:
-    """Each step of a transform needs a key of its own; the other packing can compose rotations."""
+    """Each step of a transform needs a key of its own. With fewer keys transforms take fewer steps;
+    the other packing can compose rotations.
+    """
     full, _ = complete
     assert features_low(full), "the default of this model, whose transforms are cheap"
-    least = size(tiny, lowering._smallest(full, load_bundle(tiny.bundle).parameters))
+    parameters = load_bundle(tiny.bundle).parameters
+    fewer = replace(full, attributes=full.attributes | {"fewer_keys": True})
+    some, least = (size(tiny, lowering._smallest(one, parameters)) for one in (full, fewer))
     source = load_source(str(tiny.archive), tiny.data)
     module = trace_model(source.model, BATCH)
     approximate(module, calibrate_source(module, source, margin=0.3))
-    options = TargetOptions(target="cpu", key_memory=least - 1)
-    program = lowering.lower_module(module, source.inputs.arrays, options).program
-    assert not features_low(program)
+
+    def lowered(key_memory: int) -> Module:
+        options = TargetOptions(target="cpu", key_memory=key_memory)
+        return lowering.lower_module(module, source.inputs.arrays, options).program
+
+    chained = lowered(some - 1)
+    assert features_low(chained) and chained.attributes["fewer_keys"]
+    assert not features_low(lowered(least - 1))
 
 
 def test_on_a_small_device_fewer_sums_are_held_before_there_are_fewer_keys() -> None:
@@ -107,8 +117,11 @@ def test_on_a_small_device_fewer_sums_are_held_before_there_are_fewer_keys() -> 
         assert fitted.attributes["most_sums"] < held
         assert key_plan(fitted).rotations == key_plan(full).rotations
         needed, held = smaller, fitted.attributes["most_sums"]
+    fewer = plan_keys(program, parameters, device_memory=needed - 1)
+    assert fewer.attributes["most_sums"] == MOST_SUMS and fewer.attributes["fewer_keys"]
+    assert len(key_plan(fewer).rotations) < len(key_plan(full).rotations)
     with pytest.raises(AtlasError, match="does not fit a device"):
-        plan_keys(program, parameters, device_memory=needed - 1)
+        plan_keys(program, parameters, device_memory=needed // 2)
 
 
 def features_low(program: Module) -> bool:

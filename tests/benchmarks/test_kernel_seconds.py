@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.engine.kernel_seconds import (
+    CONVERTED,
     DOUBLES,
     FITTED,
     INTEGERS,
@@ -56,6 +57,11 @@ def test_kernels_of_today(of: Recorded) -> None:
     before, today = of.model(), of.today()
     halves = Launch(1, "Pass of ResidueVectors", 15360, 0, forwards=480 * LIMB)
     assert before.of(halves) - today.of(halves) == pytest.approx(240 * (INTEGERS - DOUBLES))
+    # Conversions are those of the profile, with fewer seconds for their products alone.
+    passed = Launch(1, halves.kernel, 9472, 2e8, forwards=296 * LIMB, products=2e8)
+    converted = passed._replace(kernel="Conversions")
+    saved = today.kinds["pass"]["products"] * 2e8 * (1 - CONVERTED)
+    assert today.of(passed) - today.of(converted) == pytest.approx(saved)
     # What does the work of two kernels takes no less than either.
     rows = Launch(1, "KeyRows of EachProduct", 4096, 1e8, forwards=64 * LIMB)
     alone = rows._replace(kernel="InnerProduct"), rows._replace(kernel=halves.kernel, bytes=0)

@@ -78,7 +78,12 @@ class Context:
         return nothing(repeats) if self.costs_only else function(*arguments)
 
     def transform(
-        self, x: list[Register], places: np.ndarray, value: Callable[..., Slots], repeats: int
+        self,
+        x: list[Register],
+        places: np.ndarray,
+        value: Callable[..., Slots],
+        repeats: int,
+        fused: bool = True,
     ) -> list[Register]:
         """A ``transform`` of many terms; without one object for each if only costs are recorded.
 
@@ -87,7 +92,10 @@ class Context:
             places: result, giant step, operand and baby step of each term, ``[terms, 4]``.
             value: these four numbers -> plaintext of a term.
             repeats: how often the slots of each plaintext repeat.
+            fused: whether it divides once for each result; then each step has a key of its own.
         """
+        if not fused:
+            return self._separate(x, places, value, repeats)
         if not self._fewer_keys:
             return self._transform(x, places, places, value, repeats)
         used, turn, chained, after = with_fewer_keys(places, len(x), self.shape.slots)
@@ -113,6 +121,30 @@ class Context:
         ]
         return self.recorder.transform(x, terms, chained)
 
+    def _separate(
+        self, x: list[Register], places: np.ndarray, value: Callable[..., Slots], repeats: int
+    ) -> list[Register]:
+        """The same by rotations and products that each divide. A rotation may be composed of
+        others (:mod:`atlasc.program.rotation_plan`).
+        """
+        operand, baby = places.T[2:]
+        rotated = dict[tuple[int, ...], Register]()
+        for into, one in enumerate(x):
+            amounts = np.unique(baby[operand == into]).tolist()
+            many = self.engine.rotate_many(one, amounts)
+            rotated |= {(into, by): turned for by, turned in zip(amounts, many, strict=True)}
+        sums = dict[tuple[int, int], list[tuple[int, ...]]]()
+        for place in places.tolist():
+            sums.setdefault((place[0], place[1]), []).append(tuple(place))
+
+        def turned(by: int, terms: list[tuple[int, ...]]) -> Register:
+            operands = [rotated[place[2:]] for place in terms]
+            slots = [self.slots(value, *place, repeats=repeats) for place in terms]
+            return self.engine.rotate(self.engine.dot_plain(operands, slots), by)
+
+        parts = ((out, turned(by, terms)) for (out, by), terms in sums.items())
+        return list(self.totals(parts).values())
+
     def table(
         self, name: str, of: Hashable, make: Callable[[], np.ndarray], repeats: int = 1
     ) -> Table:
@@ -120,6 +152,22 @@ class Context:
         once.
         """
         return self._tables.setdefault((name, of), Table(name, make, repeats))
+
+    def slot_table(
+        self, name: str, layout: Layout, make: Callable[[], np.ndarray], of: Hashable = ()
+    ) -> Table:
+        """The table of integers for the slots of a layout; of copies that come first, for one.
+
+        Args:
+            make: gives them for all slots, or for runs of slots of one copy.
+            of: what they depend on beside the layout.
+        """
+        if not layout.copies_first:
+            return self.table(name, (layout, of), make)
+        period = layout.slots // layout.feature_repeats
+        return self.table(
+            name, (layout, of), lambda: np.atleast_1d(make())[:period], layout.feature_repeats
+        )
 
     def array_slots(self, op: Op, array: Argument | Literal, shape: tuple[int, ...]) -> list[Slots]:
         """An array ``[..., F]`` in the layout of an op's result, one plaintext per ciphertext.
@@ -158,7 +206,7 @@ class Context:
             numbers = np.arange(1.0, math.prod(shape) + 1).reshape(shape)
             # [ciphertexts, slots]; 0 where there is no element
             packed = layout.pack(blocked(numbers, layout) if features else numbers, repeat)
-            repeats = _repeats(packed) if layout.features_low else 1
+            repeats = _repeats(packed) if layout.features_low or layout.copies_first else 1
             period = layout.slots // repeats
             self._tables[key] = [
                 Table(f"element.{out}", partial(np.subtract, places[:period], 1), repeats)
@@ -172,7 +220,7 @@ class Context:
         """
         unused = [field.axis == UNUSED for field in layout.fields]
         above = layout.fields[: unused.index(True)] if layout.features_low and any(unused) else ()
-        repeats = 1 << sum(field.bits for field in above)
+        repeats = layout.copies if layout.copies_first else 1 << sum(field.bits for field in above)
 
         def make() -> np.ndarray:
             return layout.slot_index(UNUSED)[: layout.slots // repeats] == 0

@@ -143,19 +143,7 @@ def _repeating(ctx: Context, op: Op, weights: Weights, x: list[Register]) -> lis
     if not alike:
         before = (engine.rotate(one, -source.positions) for one in x)
         x = [engine.add(one, engine.times_i(other)) for one, other in zip(x, before)]
-    cells = [
-        (out, into, cell)
-        for out, row in enumerate(_diagonals(source, weights.target, False))
-        for into, cell in enumerate(row)
-    ]
-    out, into = (
-        np.repeat(numbers, [len(cell) for *_, cell in cells])
-        for numbers in zip(*((out, into) for out, into, _ in cells))
-    )
-    k = np.concatenate([cell for *_, cell in cells])
-    places = np.stack([out, k - k % steps, into, k % steps], axis=1)  # [terms, 4]
-    # Neighbours with one result and one giant step are one sum.
-    places = places[np.lexsort(places.T[::-1])]
+    places = _places(_diagonals(source, weights.target, False), steps)
 
     def value(out: int, giant: int, into: int, baby: int) -> Slots:
         return weights.repeating_diagonal(out, into, giant + baby, alike)
@@ -168,27 +156,27 @@ def _turning(ctx: Context, op: Op, weights: Weights, x: list[Register]) -> list[
     """weight · x by rotations that turn the whole ciphertext, [batch, tokens, outputs]."""
     source, target, engine = weights.source, weights.target, ctx.engine
     steps, paired = op.attributes["baby_steps"], op.attributes.get("paired", False)
-    table = _diagonals(source, target, paired)
-    babies = []  # for each source ciphertext: baby step -> rotated ciphertext
-    for column, ciphertext in enumerate(x):
-        if paired:
-            half = engine.rotate(ciphertext, source.positions // 2 * source.stride)
-            ciphertext = engine.add(ciphertext, engine.times_i(half))
-        amounts = _steps((row[column] for row in table), lambda k: k % steps)
-        rotated = engine.rotate_many(ciphertext, [a * source.stride for a in amounts])
-        babies.append(dict(zip(amounts, rotated, strict=True)))
-    result = []
-    for out, row in enumerate(table):
-        by_giant: dict[int, list[tuple[int, int]]] = {}
-        for column, cell in enumerate(row):
-            for k in cell.tolist():
-                by_giant.setdefault(k // steps, []).append((column, k))
-        turned = []
-        for giant, terms in by_giant.items():
-            operands = [babies[column][k % steps] for column, k in terms]
-            slots = [ctx.slots(weights.diagonal, out, *term) for term in terms]
-            inner = engine.dot_plain(operands, slots)
-            turned.append(engine.rotate(inner, giant * steps * source.stride))
-        total = ctx.total(turned)  # [batch, tokens, outputs]
-        result.append(engine.add(total, engine.conjugate(total)) if paired else total)
-    return result
+    if paired:
+        half = source.positions // 2 * source.stride
+        x = [engine.add(one, engine.times_i(engine.rotate(one, half))) for one in x]
+    places = _places(_diagonals(source, target, paired), steps)
+
+    def value(out: int, giant: int, into: int, baby: int) -> Slots:
+        return weights.diagonal(out, into, (giant + baby) // source.stride)
+
+    strides, layout = (1, source.stride, 1, source.stride), source.layout
+    result = ctx.transform(x, places * strides, value, layout.feature_repeats, layout.copies_first)
+    return [engine.add(one, engine.conjugate(one)) for one in result] if paired else result
+
+
+def _places(table: Diagonals, steps: int) -> NDArray[np.int64]:
+    """Result, giant step, operand and baby step of each diagonal, ``[terms, 4]``. Neighbours with
+    one result and one giant step are one sum."""
+    cells = [(out, into, cell) for out, row in enumerate(table) for into, cell in enumerate(row)]
+    out, into = (
+        np.repeat(numbers, [len(cell) for *_, cell in cells])
+        for numbers in zip(*((out, into) for out, into, _ in cells))
+    )
+    k = np.concatenate([cell for *_, cell in cells])
+    places = np.stack([out, k - k % steps, into, k % steps], axis=1)
+    return places[np.lexsort(places.T[::-1])]

@@ -29,8 +29,8 @@ def rotary(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
     """
     layout, engine = layout_of(op.value), ctx.engine
     half = layout.extent("d") // 2
-    low = ctx.table("first half", layout, lambda: layout.slot_index("d") < half)
-    high = ctx.table("second half", layout, lambda: layout.slot_index("d") >= half)
+    low = ctx.slot_table("first half", layout, lambda: layout.slot_index("d") < half)
+    high = ctx.slot_table("second half", layout, lambda: layout.slot_index("d") >= half)
     amount = half * layout.stride("d")
     wraps = 2 * amount == layout.period
 

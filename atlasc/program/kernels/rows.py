@@ -97,7 +97,7 @@ class _Row:
 
     def mask(self, name: str, make: Callable[[], np.ndarray]) -> Slots:
         """1 where ``make()`` is true, 0 elsewhere."""
-        return Slots.where(self.scores.ctx.table(name, (self.keys, self.scores.layout), make))
+        return Slots.where(self.scores.ctx.slot_table(name, self.keys, make, self.scores.layout))
 
     def at(self, token: int) -> Slots:
         """1 in the slots of one token, 0 elsewhere."""

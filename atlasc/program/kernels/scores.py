@@ -4,7 +4,7 @@ that are computed together. :mod:`atlasc.program.kernels.attention` computes the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import lru_cache
 
@@ -84,7 +84,10 @@ class Scores:
 
     def mask(self, name: str, make: Callable[[], np.ndarray]) -> Slots:
         """1 where ``make()`` is true, 0 elsewhere."""
-        return Slots.where(self.ctx.table(name, self.layout, make))
+        return Slots.where(self._table(name, (), make))
+
+    def _table(self, name: str, of: Hashable, make: Callable[[], np.ndarray]) -> Table:
+        return self.ctx.slot_table(name, self.layout, make, of)
 
     def kept(self, op: Op, first: int) -> Slots:
         """1 where the query may see the key, 0 elsewhere; padding rows act as row 0.
@@ -107,8 +110,8 @@ class Scores:
                 inside = (key < self.real) & ((key <= query) if causal else True)
                 return inside & ((np.abs(query - key) < window) == near if window else True)
 
-            about = self.layout, self._query(op), window, causal
-            return Slots.where(self.ctx.table(f"{name}({first})", about, make))
+            about = self._query(op), window, causal
+            return Slots.where(self._table(f"{name}({first})", about, make))
 
         name = "near" if window else "visible" if causal else "real"
         if not has_mask(op):
@@ -124,7 +127,7 @@ class Scores:
         """What ``slopes`` add to the score of each slot: that of its head, times the visible keys
         before its key; see `bias`.
         """
-        heads = self.ctx.table(f"head({head})", self.layout, lambda: self._heads(head))
+        heads = self._table(f"head({head})", (), lambda: self._heads(head))
         positions = Slots.of(Argument(MASK, "positions"), (self._keys(first), 0))
         return Slots.of(Argument("slopes"), (heads, 0)) * positions
 
@@ -136,9 +139,7 @@ class Scores:
                 near = Argument(MASK, "log_hidden", window, causal)
                 return Slots.of(near, (self._queries(op), 0))
             every = Literal(log_hidden_near(np.ones((1, self.real)), window, causal)[0])
-            places = self.ctx.table(
-                "query", (self.layout, self._query(op)), lambda: self._place(op)
-            )
+            places = self._table("query", self._query(op), lambda: self._place(op))
             return Slots.of(every, (places, 0))
 
         def make() -> np.ndarray:
@@ -146,7 +147,7 @@ class Scores:
             return last + self._input * self.real if masked else last
 
         name = "last visible key" if causal else "last key"
-        keys = self.ctx.table(name, (self.layout, self._query(op), masked), make)
+        keys = self._table(name, (self._query(op), masked), make)
         every = Literal(log_hidden(np.ones((1, self.real)))[0])
         return Slots.of(Argument(MASK, "log_hidden") if masked else every, (keys, 0))
 
@@ -168,7 +169,7 @@ class Scores:
             at = [i * (n > 1) for i, n in zip(axes, shape, strict=True)]
             return np.ravel_multi_index(at, shape)
 
-        table = self.ctx.table(f"bias({first}, {head})", (self.layout, shape), make)
+        table = self._table(f"bias({first}, {head})", shape, make)
         return Slots.of(Argument("bias"), (table, 0))
 
     def _heads(self, head: int) -> np.ndarray:
@@ -182,7 +183,7 @@ class Scores:
         def make() -> np.ndarray:
             return self._input * self.real + np.minimum(self._key(first), self.real - 1)
 
-        return self.ctx.table(f"key({first})", self.layout, make)
+        return self._table(f"key({first})", (), make)
 
     def _key(self, first: int) -> np.ndarray:
         """The key of every slot, [slots]; ``first`` is the diagonal at index 0 of ``s``."""
@@ -203,7 +204,7 @@ class Scores:
         def make() -> np.ndarray:
             return self._input * self.real + self._place(op)
 
-        return self.ctx.table("masked query", (self.layout, self._query(op)), make)
+        return self._table("masked query", self._query(op), make)
 
     def _place(self, op: Op) -> np.ndarray:
         """The token of the query of every slot, [slots]; padding acts as token 0."""

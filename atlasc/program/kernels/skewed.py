@@ -121,23 +121,22 @@ def row_transform(ctx: Context, op: Op, weights: Weights, x: list[Register]) -> 
             return found
         return found * 0.5 + one((giant + baby + steps) * unit, giant * unit) * -0.5j
 
-    rotated = []
+    rows = []
     for one in x:
         row = skewed(ctx, one, at, unit, slots)
         if paired:
             row = engine.add(row, engine.times_i(engine.rotate(row, steps * unit)))
-        rotated.append(engine.rotate_many(row, [baby * unit for baby in range(babies)]))
+        rows.append(row)
+    out, giant, into, baby = np.indices(
+        (target.layout.ciphertexts, steps // babies, len(x), babies)
+    ).reshape(4, -1)
+    places = np.stack([out, giant * babies * unit, into, baby * unit], axis=1)
+
+    def value(out: int, giant: int, into: int, baby: int) -> Slots:
+        return diagonal(out, into, giant // unit, baby // unit)
+
     result = []
-    for out in range(target.layout.ciphertexts):
-        turned = []
-        for giant in range(0, steps, babies):
-            terms = [(into, baby) for into in range(len(x)) for baby in range(babies)]
-            inner = engine.dot_plain(
-                [rotated[into][baby] for into, baby in terms],
-                [ctx.slots(diagonal, out, into, giant, baby) for into, baby in terms],
-            )
-            turned.append(engine.rotate(inner, giant * unit))
-        total = ctx.total(turned)
+    for total in ctx.transform(rows, places, value, repeats):
         total = engine.add(total, engine.conjugate(total)) if paired else total
         result.append(summed(ctx, total, at, unit))
     return result

@@ -13,6 +13,19 @@ _DECIMAL = {unit: 1000**power for power, unit in enumerate(_UNITS)}
 _SIZE = re.compile(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([KMGT]?)(?:i?B)?\s*", re.IGNORECASE)
 
 
+class KeysDoNotFit(AtlasError):
+    """The keys of a program are too large.
+
+    Args:
+        what, why, remedy: see `AtlasError`.
+        least: bytes of the smallest plan of keys.
+    """
+
+    def __init__(self, what: str, *, why: str = "", remedy: str = "", least: int = 0) -> None:
+        super().__init__(what, why=why, remedy=remedy)
+        self.least = least
+
+
 def parse_size(text: str) -> int:
     """Bytes of ``4G``, ``512M``, ``1.5 GiB``; the units are powers of 1024.
 

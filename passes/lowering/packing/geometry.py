@@ -15,7 +15,9 @@ from atlasc.ir.ops.rows import Cache, bits_for, row_layout
 @dataclass(frozen=True)
 class Packing:
     """Slots of the axes: with features in the top bits slot = ((d · 2^g + g) · 2^b + b) · 2^t + t,
-    with features in the low bits slot = ((t · 2^b + b) · 2^d + d) · 2^g + g.
+    with features in the low bits slot = ((t · 2^b + b) · 2^d + d) · 2^g + g. With copies first,
+    slot = ((b · 2^d + d) · 2^g + g) · 2^t + t: copies of a batch of one then lie above everything
+    else, so that every plaintext repeats.
 
     Features are split into blocks (g) of ``width`` features (d). The width is that of an attention
     head, so that hidden state, heads and scores share one arrangement, and no op has to move data
@@ -26,6 +28,7 @@ class Packing:
         width: number of features in a block.
         d, g, b, t: slot bits of each axis; their sum is the slot bits of a ciphertext.
         features_low: whether the features lie in the low bits.
+        copies_first: whether copies of a batch of one lie in the top bits.
     """
 
     width: int
@@ -34,11 +37,13 @@ class Packing:
     b: int
     t: int
     features_low: bool = False
+    copies_first: bool = False
 
     def __str__(self) -> str:
         bits = " ".join(f"{axis}={getattr(self, axis)}" for axis in "dgbt")
         place = "low" if self.features_low else "top"
-        return f"{self.width} features a block, slot bits {bits}, features in the {place} bits"
+        place = f"{place} bits" + ", below copies" * self.copies_first
+        return f"{self.width} features a block, slot bits {bits}, features in the {place}"
 
     def hidden(self, batch: int, tokens: int, features: int) -> Layout:
         """Layout ``[b, t, g, d]`` of a tensor [batch, tokens, features]."""
@@ -46,7 +51,7 @@ class Packing:
         spill = bits_for(blocks) - self.g
         outer = (Field("g", spill, self.g),) if spill > 0 else ()
         extents = (("b", batch), ("t", tokens), ("g", blocks), ("d", self.width))
-        order = "tbdg" if self.features_low else "dgbt"
+        order = "tbdg" if self.features_low else "bdgt" if self.copies_first else "dgbt"
         fields = tuple(Field(axis, getattr(self, axis)) for axis in order)
         return Layout(fields, outer, extents)
 
@@ -71,7 +76,8 @@ class Packing:
             return Layout((*source.fields[:2], *full.fields[2:]), full.outer, extents)
         low = tuple(field for field in source.fields if field.axis not in ("d", "g"))
         extents = (*rows, *((a, n) for a, n in full.extents if a in ("g", "d")))
-        return Layout((*full.fields[:2], *low), full.outer, extents)
+        first = int(self.copies_first)
+        return Layout((*full.fields[: first + 2], *low[first:]), full.outer, extents)
 
 
 @dataclass(frozen=True)
@@ -136,7 +142,8 @@ def choose_packing(module: Module, slots: int, features_low: bool = False) -> Pa
     if free < 0:
         raise _too_large(module, slots)
     g = min(free, bits_for(-(-features // width)))
-    return Packing(width, d, g, b + free - g, t, features_low)
+    copies_first = batch == 1 and free > g and not features_low
+    return Packing(width, d, g, b + free - g, t, features_low, copies_first)
 
 
 def least_slots(module: Module) -> int:

@@ -158,6 +158,9 @@ void Ring::make_constants() {
         }
     }
     blocks_ = uploaded(memory_, blocks);
+    if (begins_conversions()) {
+        make_balanced(blocks, own_primes);
+    }
     own_primes_ = uploaded(memory_, own_primes);
     std::vector<double> shares;
     for (const Prime& q : own_primes) {
@@ -175,11 +178,34 @@ void Ring::make_constants() {
         memory_, std::vector<Word>{inverse(reduce(chain_.special[0].value, q0), q0)});
 }
 
+void Ring::make_balanced(const std::vector<Word>& blocks, const std::vector<Prime>& own_primes) {
+    constexpr std::size_t rows = BlockConstants::rows;
+    std::vector<double> balanced(own_primes.size() / most_in_block * size_qp() * rows);
+    for (std::size_t at = 0; at < balanced.size(); ++at) {
+        const std::size_t prime = at / rows % size_qp();
+        const Word* hats = &blocks[at / rows / size_qp() * block_words()] + most_in_block;
+        const Word factor = hats[at % rows * size_qp() + prime];
+        const Word q = host_primes_[prime].value;
+        balanced[at] = factor > q / 2 ? -static_cast<double>(q - factor)
+                                      : static_cast<double>(factor);
+    }
+    balanced_ = uploaded(memory_, balanced);
+    for (std::size_t at = 0; at < own_primes.size(); at += most_in_block) {
+        const auto own = own_primes.begin() + static_cast<std::ptrdiff_t>(at);
+        const bool few = own[BlockConstants::most_balanced].value == 0;
+        has_balanced_.push_back(few && std::all_of(own, own + most_in_block, [](const Prime& q) {
+            return q.value >> BlockConstants::most_balanced_bits == 0;
+        }));
+    }
+}
+
 BlockConstants Ring::block(std::size_t number, std::size_t first, std::size_t size) const {
     const Word* words = blocks_.get() + number * block_words();
     const Word* hats = words + most_in_block;
+    const bool balanced = number < has_balanced_.size() && has_balanced_[number];
     return {words, hats, hats + most_in_block * size_qp(),
             own_primes_.get() + number * most_in_block, shares_.get() + number * most_in_block,
+            balanced ? balanced_.get() + number * BlockConstants::rows * size_qp() : nullptr,
             first, size};
 }
 

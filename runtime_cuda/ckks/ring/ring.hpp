@@ -115,6 +115,7 @@ private:
     BlockConstants block(std::size_t number, std::size_t first, std::size_t size) const;
     std::size_t divisor_number(int level, bool special) const;
     void make_constants();
+    void make_balanced(const std::vector<Word>& blocks, const std::vector<Prime>& own_primes);
 
     Memory& memory_;
     Chain chain_;
@@ -129,6 +130,8 @@ private:
     Words blocks_;             ///< a digit's that ends with prime i at i, then divisors'
     Array<Prime> own_primes_;  ///< of each block
     Array<double> shares_;     ///< 1 over each of them
+    Array<double> balanced_;   ///< of each block, where transforms convert (`BlockConstants`)
+    std::vector<bool> has_balanced_;
     Words inverses_;           ///< of divisors: [divisor][primes of Q]
     Words digit_inverses_;     ///< [primes of a polynomial][prime]
     Words inverse_of_first_special_;

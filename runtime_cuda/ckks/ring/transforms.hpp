@@ -47,11 +47,18 @@ std::size_t together();
 /// y_s = x (B/b_s)^-1 mod b_s, x = sum over s of y_s B/b_s - u B, where u is the sum of y_s/b_s
 /// rounded, so that |x| <= B/2. (Halevi, Polyakov and Shoup 2019, section 2.2.)
 struct BlockConstants {
+    static constexpr std::size_t rows = most_in_block + 1;  ///< of hats, and behind them of minus
+    /// Primes of a block that has `balanced` ones.
+    static constexpr std::size_t most_balanced = 10;
+    static constexpr int most_balanced_bits = 50;
+
     const Word* inverses;  ///< [size]: (B/b_s)^-1 mod b_s
     const Word* hats;      ///< [size][all primes]: B/b_s
     const Word* minus;     ///< [all primes]: -B
     const Prime* own;      ///< [size]
     const double* shares;  ///< [size]: 1/b_s
+    /// [all primes][rows]: hats and minus from -q/2 to q/2; null where primes are more or larger.
+    const double* balanced;
     std::size_t first;     ///< position of the first prime in Q, then P
     std::size_t size;
 };

@@ -29,7 +29,8 @@ enum class Parts { columns, rows, vectors };
 /// What a pass does with parts of vectors of 2^log_size numbers. A `Field` has vectors by number, each
 /// with an `operand` to begin with, `get`, `set` and its arithmetic, unless it is `skipped`. An
 /// arithmetic makes a `number` of an operand, has the `butterfly` of a node, and makes a result of a
-/// number (`finished`). A block works on `Field::in_block` numbers: of a vector, or of several.
+/// number (`finished`). A block works on `Field::in_block` numbers: of a vector, or of several. Where they
+/// are `held`, numbers of columns lie in its memory to begin with.
 ///
 /// Sizes are powers of two, and places are 32 bits long: a division of 64 bits takes longer than a
 /// butterfly. What a thread holds is chosen by constants, or else it would not stay in registers.
@@ -42,7 +43,7 @@ struct Stages {
     static constexpr unsigned resident = 1024 / threads;  ///< with 64 registers a thread
     static constexpr bool columns = parts == Parts::columns;
     static constexpr bool vectors = parts == Parts::vectors;
-    static constexpr bool begins = vectors || columns == forwards;
+    static constexpr bool begins = !Field::held && (vectors || columns == forwards);
     static constexpr bool ends = vectors || columns != forwards;
 
     int log_size;
@@ -67,7 +68,7 @@ struct Stages {
         const std::uint32_t start =
             (u >> log_distance << (log_distance + 3)) + (u & ((1U << log_distance) - 1));
 
-        const bool from_memory = columns ? step != 0 : !forwards || step != 0;
+        const bool from_memory = columns ? Field::held || step != 0 : !forwards || step != 0;
         const bool to_memory = columns ? step != steps() - 1 : forwards || step != steps() - 1;
         Number x[8];
         for (std::uint32_t e = 0; e < 8; ++e) {

@@ -10,6 +10,7 @@
 #include "atlasc/base/numbers.hpp"
 #include "atlasc/base/threads.hpp"
 #include "ckks/ring/chain.hpp"
+#include "devices/cuda/conversions.hpp"
 #include "devices/cuda/key_rows.hpp"
 #include "devices/cuda/vectors.hpp"
 
@@ -70,7 +71,7 @@ struct Transforms::Tables {
 
     ResidueVectors<true> forward(const Limbs& limbs) const {
         return {limbs, log_degree, size_q, count, primes.get(), moduli.get(), forwards.get(),
-                nullptr, limbs.converts};
+                nullptr};
     }
     ResidueVectors<false> backward(const Limbs& limbs) const {
         return {limbs, log_degree, size_q, count, primes.get(), moduli.get(), backwards.get(),
@@ -117,14 +118,33 @@ Transforms::Transforms(Memory& memory, int log_degree, const std::vector<Prime>&
 Transforms::~Transforms() = default;
 
 void Transforms::forward(const Limbs& limbs) const {
-    transform<true>(tables_->log_degree - limbs.log_run,
-                    limbs.polynomials * limbs.copies * limbs.count,
-                    tables_->forward(limbs), "transform of residues");
+    const ResidueVectors<true> vectors = tables_->forward(limbs);
+    const std::size_t count = limbs.polynomials * limbs.copies * limbs.count;
+    if (!limbs.converts) {
+        transform<true>(tables_->log_degree - limbs.log_run, count, vectors,
+                        "transform of residues");
+        return;
+    }
+    begin_forward(limbs);
+    launch_pass<true, Parts::rows>(tables_->log_degree, count, vectors.in_place(),
+                                   "transform of residues");
 }
 
 void Transforms::begin_forward(const Limbs& limbs) const {
-    launch_pass<true, Parts::columns>(tables_->log_degree, limbs.polynomials * limbs.count,
-                                      tables_->forward(limbs), "transform of digits");
+    constexpr std::size_t resident = 512;  // a large GPU has so many blocks at once
+    const ResidueVectors<true> vectors = tables_->forward(limbs);
+    if (!limbs.converts) {
+        launch_pass<true, Parts::columns>(tables_->log_degree, limbs.polynomials * limbs.count,
+                                          vectors, "transform of digits");
+        return;
+    }
+    const Conversions<3> some(vectors);
+    if (some.blocks() >= resident) {
+        launch_blocks(some.blocks(), some, "conversion of residues");
+    } else {
+        const Conversions<1> each(vectors);
+        launch_blocks(each.blocks(), each, "conversion of residues");
+    }
 }
 
 void Transforms::key_products(const std::vector<InnerProduct>& products) const {

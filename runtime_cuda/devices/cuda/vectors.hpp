@@ -15,6 +15,7 @@ template <bool forwards>
 struct ResidueVectors {
     using Number = Word;
     static constexpr std::size_t in_block = 2048;
+    static constexpr bool held = false;
 
     Limbs limbs;
     int log_degree;
@@ -24,7 +25,6 @@ struct ResidueVectors {
     const Modulus* moduli;
     const Word* nodes;  ///< [prime][N]; backwards their inverses; short vectors have the first ones
     const Word* last;   ///< [prime]: by which results are multiplied, backwards
-    bool begins = false;  ///< the pass that converts
     bool ends = false;    ///< the pass that writes the results of a division
 
     struct Limb {
@@ -37,28 +37,9 @@ struct ResidueVectors {
         const Word* dividend;  ///< null but where a division ends
         Word inverse;
         Word scale;  ///< backwards; 0: none
-        const BlockConstants* block;  ///< null but where a conversion begins
-        const Prime* prime;
-        std::size_t hats;  ///< the prime's place among `all`
-        std::size_t all;
-        int log_degree;
 
         ATLASC_DEVICE Word get(std::size_t at) const { return in[at]; }
-        ATLASC_DEVICE Word operand(std::size_t at) const {
-            return forwards && block != nullptr ? converted(at) : in[at];
-        }
-        /// As `Converter` has it, without a division: it is done for each limb.
-        ATLASC_DEVICE Word converted(std::size_t at) const {
-            double quotient = 0.5;
-            Wide sum = 0;
-            for (std::size_t s = 0; s < block->size; ++s) {
-                const Word y = in[(s << log_degree) + at];
-                quotient += static_cast<double>(y) * block->shares[s];
-                sum += static_cast<Wide>(y) * block->hats[s * all + hats];
-            }
-            sum += static_cast<Wide>(static_cast<Word>(quotient)) * block->minus[hats];
-            return reduce(sum, *prime);
-        }
+        ATLASC_DEVICE Word operand(std::size_t at) const { return in[at]; }
         ATLASC_DEVICE void set(std::size_t at, Word x) const {
             out[at] = dividend == nullptr ? x : modulus->quotient(dividend[at], x, inverse);
         }
@@ -103,25 +84,19 @@ struct ResidueVectors {
         const std::size_t start = (number % copies * limbs.count + limb)
                                   << (log_degree - limbs.log_run);
         return {limbs.skips(polynomial, limb),
-                limbs.in[polynomial] + (begins ? 0 : start),
+                limbs.in[polynomial] + start,
                 limbs.out[polynomial] + start,
                 moduli + prime,
                 nodes + (prime << log_degree),
                 forwards ? 0 : last[prime],
                 ends ? limbs.dividends[polynomial] + start : nullptr,
                 ends ? limbs.inverses[limb] : 0,
-                forwards || limbs.scales == nullptr ? 0 : limbs.scales[limb],
-                begins ? &limbs.blocks[polynomial] : nullptr,
-                primes + prime,
-                prime,
-                all,
-                log_degree};
+                forwards || limbs.scales == nullptr ? 0 : limbs.scales[limb]};
     }
 
     ResidueVectors in_place() const {
         ResidueVectors result = *this;
         std::copy(limbs.out, limbs.out + Limbs::most, result.limbs.in);
-        result.begins = false;
         if (forwards && limbs.inverses != nullptr) {
             std::copy(limbs.quotients, limbs.quotients + Limbs::most, result.limbs.out);
             result.ends = true;
@@ -135,6 +110,7 @@ template <bool forwards>
 struct ComplexVectors {
     using Number = Complex;
     static constexpr std::size_t in_block = 1024;
+    static constexpr bool held = false;
 
     int log_size;
     Complex* data;

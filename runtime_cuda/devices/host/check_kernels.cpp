@@ -97,12 +97,15 @@ void check_rows(const VectorKernels& run, const Prime& q, Numbers& numbers) {
     for (const bool accumulate : {false, true}) {
         std::vector<std::uint32_t> from(length);
         for (std::size_t at = 0; at < length; ++at) {
-            from[at] = static_cast<std::uint32_t>(at ^ 21);  // eight of eight
+            from[at] = static_cast<std::uint32_t>(length + (at ^ 21));  // eight of eight
         }
         compare("permute", c,
-                [&](Word* out) { run.permute(out, a.data(), from.data(), accumulate, length, q); },
+                [&](Word* out) {
+                    run.permute(out, a.data(), from.data(), length, accumulate, length, q);
+                },
                 [&](std::size_t at, Word old) {
-                    return accumulate ? add(a[from[at]], old, q) : a[from[at]];
+                    const Word own = a[from[at] - length];
+                    return accumulate ? add(own, old, q) : own;
                 });
     }
     std::vector<double> integers(length);
@@ -175,9 +178,16 @@ void check_sums(const VectorKernels& run, const Prime& q, Numbers& numbers) {
     for (std::size_t row = 0; row < rows_of_product; ++row) {
         out_rows[row] = &results[row * length];
     }
+    Row pairs(rows_of_product, 0);
+    for (std::size_t at = 0; at < matrix.size(); ++at) {
+        if (at / rows_of_product % 2 == 0) {
+            Word& pair = pairs[at % rows_of_product];
+            pair = add(pair, multiply(matrix[at], matrix[at + rows_of_product], q), q);
+        }
+    }
     constexpr std::size_t half = length / 2;  // the other one is not written
-    run.matrix_product(out_rows, half, &x[half], length, terms, matrix.data(), rows_of_product,
-                       half, q);
+    run.matrix_product(out_rows, half, &x[half], length, terms, matrix.data(), pairs.data(),
+                       rows_of_product, half, q);
     for (std::size_t at = 0; at < results.size(); ++at) {
         Word sum = 0;
         for (std::size_t term = 0; at % length >= half && term < terms; ++term) {

@@ -91,16 +91,12 @@ void turned_product(const InnerProduct& kernel, std::size_t limb, std::size_t fi
         straight_product(kernel, limb, first, tile, b, a, q);
         return;
     }
-    alignas(64) static thread_local Word straight[2 * most_in_tile];
-    alignas(64) static thread_local std::uint32_t within[most_in_tile];
+    alignas(64) Word straight[2 * most_in_tile];
     const std::size_t source = from.empty() ? first : from[first] / tile * tile;
     straight_product(kernel, limb, source, tile, straight, straight + tile, q);
-    for (std::size_t place = 0; place < (from.empty() ? 0 : tile); ++place) {
-        within[place] = from[first + place] - static_cast<std::uint32_t>(source);
-    }
-    const std::uint32_t* order = from.empty() ? nullptr : within;
-    vector_kernels().permute(b, straight, order, accumulate, tile, q);
-    vector_kernels().permute(a, straight + tile, order, accumulate, tile, q);
+    const std::uint32_t* order = from.empty() ? nullptr : from.data() + first;
+    vector_kernels().permute(b, straight, order, source, accumulate, tile, q);
+    vector_kernels().permute(a, straight + tile, order, source, accumulate, tile, q);
 }
 
 void launch(std::size_t count, const InnerProduct& kernel, const char*) {

@@ -15,21 +15,25 @@
 namespace atlasc::ckks {
 namespace {
 
-constexpr std::size_t row_block = 4;  ///< rows of a matrix product come in so many
-constexpr std::size_t few_sums = 2;   ///< which leave half of a block empty
+/// What is computed of a hundred babies stays in a near cache until it is multiplied.
+constexpr std::size_t places_at_once = 512;
+constexpr std::size_t row_block = 8;  ///< rows of a matrix product come in so many
+constexpr std::size_t few_sums = 2;   ///< which leave most of a block empty
 
 struct Tiles {
     const RotatedProducts& kernel;
     std::size_t tile;
     std::size_t run;   ///< values of a tile that share those of all plaintexts
     std::size_t rows;  ///< sums, and rows of zeros
+    std::size_t even;  ///< babies, and one of zeros where they are odd
     std::map<std::uint32_t, std::vector<std::uint32_t>> from;  ///< permutations by Galois element
 
     explicit Tiles(const RotatedProducts& kernel)
         : kernel(kernel),
-          tile(Tiling(kernel.log_degree).tile),
+          tile(std::min(places_at_once, std::size_t{1} << kernel.log_degree)),
           run(tile),
-          rows((kernel.sums + row_block - 1) / row_block * row_block) {
+          rows((kernel.sums + row_block - 1) / row_block * row_block),
+          even((kernel.count + 1) / 2 * 2) {
         for (std::size_t at = 0; at < kernel.sums * kernel.count; ++at) {
             const PlainValues& plain = kernel.plains[at];
             if (plain.words != nullptr) {
@@ -65,9 +69,11 @@ struct Tiles {
         }
     }
 
+    std::size_t runs() const { return tile / run; }
+
     /// Values of all plaintexts for each run of a tile: [run][baby][row].
     void gather(std::size_t at, Word* factors) const {
-        const std::size_t size = kernel.count * rows;
+        const std::size_t size = even * rows;
         for (std::size_t sum = 0; sum < kernel.sums; ++sum) {
             for (std::size_t baby = 0; baby < kernel.count; ++baby) {
                 const PlainValues& plain = kernel.plains[sum * kernel.count + baby];
@@ -76,6 +82,19 @@ struct Tiles {
                     *to = plain.words == nullptr ? 0 : plain[at + place];
                 }
             }
+        }
+    }
+
+    /// Sums over pairs of babies of the products of their values: [run][row].
+    void add_pairs(const Word* factors, Word* pairs, const Prime& q) const {
+        std::vector<lanes::Term> terms(even / 2);
+        for (std::size_t number = 0; number < runs(); ++number) {
+            for (lanes::Term& term : terms) {
+                term = {factors, {factors + rows, 0}};
+                factors += 2 * rows;
+            }
+            vector_kernels().sum_of_products(pairs + number * rows, terms.data(), terms.size(), false,
+                                             rows, q);
         }
     }
 };
@@ -89,9 +108,10 @@ void launch(std::size_t, const RotatedProducts& kernel, const char*) {
     const std::size_t in_limb = degree / tile;
     const std::size_t part = kernel.extended() << kernel.log_degree;
     parallel(kernel.extended() * in_limb, tiles_at_once, [&](std::size_t begin, std::size_t end) {
-        const std::size_t size = kernel.count * tiles.rows;
-        std::vector<Word> babies(kernel.count * 2 * tiles.part());
-        std::vector<Word> factors(tile / tiles.run * size, 0);
+        const std::size_t size = tiles.even * tiles.rows;
+        std::vector<Word> babies(tiles.even * 2 * tiles.part(), 0);
+        std::vector<Word> factors(tiles.runs() * size, 0);
+        std::vector<Word> pairs(tiles.runs() * tiles.rows);
         std::vector<Word> unused(tile);
         for (std::size_t number = begin; number < end; ++number) {
             const std::size_t limb = number / in_limb;
@@ -109,16 +129,18 @@ void launch(std::size_t, const RotatedProducts& kernel, const char*) {
                 continue;
             }
             tiles.gather(at, factors.data());
+            tiles.add_pairs(factors.data(), pairs.data(), q);
             for (std::size_t half = 0; half < 2; ++half) {
                 std::vector<Word*> out(tiles.rows, unused.data());
                 for (std::size_t sum = 0; sum < kernel.sums; ++sum) {
                     out[sum] = kernel.out[sum] + half * part + at;
                 }
-                for (std::size_t place = 0; place < tile; place += tiles.run) {
+                for (std::size_t run = 0; run < tiles.runs(); ++run) {
+                    const std::size_t start = run * tiles.run;
                     vector_kernels().matrix_product(
-                        out.data(), place, babies.data() + half * tiles.part() + place,
-                        2 * tiles.part(), kernel.count,
-                        factors.data() + place / tiles.run * size, tiles.rows, tiles.run, q);
+                        out.data(), start, babies.data() + half * tiles.part() + start,
+                        2 * tiles.part(), tiles.even, factors.data() + run * size,
+                        pairs.data() + run * tiles.rows, tiles.rows, tiles.run, q);
                 }
             }
         }

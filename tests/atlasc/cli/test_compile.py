@@ -87,7 +87,7 @@ def test_compile_by_recipe(tmp_path: Path) -> None:
     assert ("name", "digits-2.0") in atlasc.load(out).summary()
     assert manifest["settings"]["error"] < 1e-4
     assert manifest["costs"]["depth"] == 101
-    assert manifest["costs"]["levels"] == 66  # 79 by degrees: GELU and norms have fewer terms
+    assert manifest["costs"]["levels"] == 64  # 79 by degrees: GELU and norms have fewer terms
     assert not (out / "front.json").exists()
     assert "settings: is" in outcome.out
 

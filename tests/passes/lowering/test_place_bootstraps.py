@@ -174,7 +174,7 @@ def test_operands_of_every_op_are_at_one_level() -> None:
 
 
 def test_rotation_keys_are_those_that_are_used() -> None:
-    """16 slots: features at stride 4, so the sum over 4 places turns by 4 and 8."""
+    """16 slots: two copies of 4 places at stride 2, so the sum turns by 2 and 4."""
     module = packed("""%q = poly.square %x
         %s = poly.row_sum %q
         %y = poly.mul %x, %s
@@ -182,9 +182,9 @@ def test_rotation_keys_are_those_that_are_used() -> None:
     report = Report()
     placed = run_passes(module, [PlaceBootstraps(levels=3)])
     after = RotationKeys().run(placed, report)
-    assert after.attributes["rotations"] == [[4, 1], [8, 1]]
+    assert after.attributes["rotations"] == [[2, 1], [4, 1]]
     assert after.attributes["relinearization_level"] == 2
-    assert key_plan(after) == KeyPlan({4: 1, 8: 1}, 2, None)
+    assert key_plan(after) == KeyPlan({2: 1, 4: 1}, 2, None)
     assert report.lines == ["2 rotation keys, relinearization to level 2"]
     assert short(after) == short(placed)
 

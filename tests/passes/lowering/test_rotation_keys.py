@@ -114,14 +114,14 @@ def test_a_budget_needs_the_sizes_of_keys() -> None:
 
 
 def test_uses_and_live_values_of_a_program() -> None:
-    """16 slots: the sum turns by 4 and 8, one after the other."""
+    """16 slots in two copies: the sum turns by 2 and 4, one after the other."""
     body = """%q = poly.square %x
         %s = poly.row_sum %q
         %y = poly.mul %x, %s
         poly.output %y {name = "y"}"""
     module = placed(body, features=3, slots=16)
     (level,) = {at for at, _ in program_costs(module).total.rotation_groups}
-    assert program_costs(module).total.rotation_groups == {(level, (4,)): 1, (level, (8,)): 1}
+    assert program_costs(module).total.rotation_groups == {(level, (2,)): 1, (level, (4,)): 1}
     # At the end of the sum: the input and the square in two forms, a sum and its rotation, and the
     # sum of both.
     assert live_ciphertexts(module) == {None: {level + 1: 2, level: 2 + 3}}

@@ -1,4 +1,5 @@
-"""Transforms of GPUs in doubles: where they are chosen, and that they equal those in integers."""
+"""Transforms and conversions of GPUs in doubles: where they are chosen, and that they are those in
+integers."""
 
 from __future__ import annotations
 
@@ -10,10 +11,10 @@ import pytest
 from cpp_build import OPTIMISED, ROOT, RUNTIME, Builder, require_compiler
 
 from atlasc.targets.cpu.parameters import CpuParameters
+from atlasc.targets.cuda import CudaParameters
 
 HERE = Path(__file__).parent
 SOURCES = [
-    HERE / "programs/doubles.cpp",
     *(RUNTIME / f"devices/cuda/{name}" for name in ("device.cpp", "transforms.cu")),
     *(RUNTIME / f"ckks/ring/{name}.cpp" for name in ("ring", "chain", "transform_check")),
     *(RUNTIME / f"src/base/{name}.cpp" for name in ("error", "files", "system", "threads")),
@@ -23,11 +24,20 @@ CARRIED = CpuParameters.bootstrapped().moduli.primes
 """Bits of the primes of the set that the library carries: most have 40 to 50, some 56."""
 
 
-@pytest.fixture(scope="module")
-def program(cpp: Builder, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(cpp: Builder, folder: Path, name: str) -> Path:
     require_compiler()
     flags = (*OPTIMISED, *(f"-I{one}" for one in FOLDERS))
-    return cpp.program(tmp_path_factory.mktemp("doubles") / "doubles", SOURCES, flags)
+    return cpp.program(folder / name, [HERE / f"doubles/{name}.cpp", *SOURCES], flags)
+
+
+@pytest.fixture(scope="module")
+def program(cpp: Builder, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(cpp, tmp_path_factory.mktemp("doubles"), "doubles")
+
+
+@pytest.fixture(scope="module")
+def converting(cpp: Builder, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(cpp, tmp_path_factory.mktemp("doubles"), "conversions")
 
 
 def run(program: Path, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -85,3 +95,47 @@ def test_transforms_of_all_sizes_equal_those_in_integers(program: Path) -> None:
     )
     total += compared(program, 17, 2, 50, 50, 50, 49, 49)
     assert total >= 10**8
+
+
+def test_sums_of_conversions_keep_their_bounds(converting: Path) -> None:
+    """Ten products of the largest numbers, or fewer."""
+    done = run(converting, "bounds", 50, 50, 49, 46, 40, 30, 20)
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout[:2000] + done.stderr
+
+
+def conversions(program: Path, log_degree: int, special: int, *bits: int) -> tuple[int, int]:
+    done = run(program, "conversions", log_degree, special, *bits)
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout[:2000] + done.stderr
+    compared, largest = map(int, done.stderr.split())
+    return compared, largest
+
+
+@pytest.mark.parametrize(
+    ("special", "bits", "largest"),
+    [
+        (2, (50, 50, 49, 40, 20), 3),
+        (8, (50, *(40,) * 6, 50, 49, 50, 50), 9),  # of eight terms, and of one more
+        (8, (50, 62, 50, 40), 10),  # a level of two primes
+        (3, (50, 40, 56, 50, 48), 4),  # digits with a larger prime, and to it
+    ],
+)
+def test_conversions_equal_those_in_integers(
+    converting: Path, special: int, bits: tuple[int, ...], largest: int
+) -> None:
+    """The largest primes of so many bits, and the largest sums."""
+    compared, found = conversions(converting, 11, special, *bits)
+    assert compared > 50_000
+    assert found == largest
+
+
+@pytest.mark.deep("engines")
+def test_conversions_of_all_sets_equal_those_in_integers(converting: Path) -> None:
+    """The primes of each set of ``cuda`` and of the carried set, and others as large."""
+    small = [CudaParameters(14, 6, 1), CudaParameters(15, 14, 2), CudaParameters(16, 28, 6)]
+    sets = [*small, CudaParameters.bootstrapped(), CpuParameters.bootstrapped()]
+    total = 0
+    for one in sets:
+        moduli = one.moduli
+        for log_degree in (12, one.log_ring_degree):
+            total += conversions(converting, log_degree, len(moduli.special), *moduli.primes)[0]
+    assert total >= 6 * 10**7

@@ -106,6 +106,8 @@ inline Vector times(Vector x, const Root& root, const Modulus& m) {
 inline Vector sum_of(Vector a, Vector b, const Modulus& m) { return residue(a + b - m.q, m); }
 inline Vector difference_of(Vector a, Vector b, const Modulus& m) { return residue(a - b, m); }
 inline Vector lazy_difference(Vector a, Vector b, const Modulus&) { return a - b; }
+inline Vector zero() { return _mm256_setzero_pd(); }
+inline Vector addend(Vector x, const Modulus& m) { return x - m.q; }
 
 /// In each stage of a transform nothing has to become smaller, and in a pass of two stages only the
 /// numbers that are not products. In units of q:
@@ -172,8 +174,8 @@ inline void add_quotient(double* to, Vector x, double q) {
     _mm256_storeu_pd(to, _mm256_loadu_pd(to) + _mm256_div_pd(x, all(q)));
 }
 
-inline Vector gather(const Word* in, const std::uint32_t* from) {
-    const auto word = [&](int lane) { return static_cast<long long>(in[from[lane]]); };
+inline Vector gather(const Word* in, const std::uint32_t* from, std::size_t start) {
+    const auto word = [&](int lane) { return static_cast<long long>(in[from[lane] - start]); };
     return from_words(_mm256_setr_epi64x(word(0), word(1), word(2), word(3)));
 }
 

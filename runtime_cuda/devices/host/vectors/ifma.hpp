@@ -66,6 +66,11 @@ inline Vector difference_of(Vector a, Vector b, const Modulus& m) {
     return below(a - b + m.q, m.q);
 }
 
+inline Vector zero() { return _mm512_setzero_si512(); }
+
+/// A residue as a sum of it and another one may be a factor of a product in a `LongSum`.
+inline Vector addend(Vector x, const Modulus&) { return x; }
+
 /// a - b modulo q, of numbers up to 2q: what `lazy` takes.
 inline Vector lazy_difference(Vector a, Vector b, const Modulus& m) { return a - b + m.twice; }
 
@@ -131,7 +136,7 @@ struct LongReduction : Reduction {
 };
 
 /// A sum whose high halves may exceed 2^52, which costs more when it is reduced, and less until then:
-/// low halves are below 2^52, and their sum has to stay below 2^64.
+/// low halves are below 2^52, and their sum has to stay below 2^64. Factors are below 2^51.
 struct LongSum : Sum {
     static constexpr std::size_t most = 4000;
 
@@ -179,12 +184,12 @@ inline void add_quotient(double* to, Vector x, double q) {
     _mm512_storeu_pd(to, _mm512_add_pd(_mm512_loadu_pd(to), quotient));
 }
 
-/// Numbers that lie where `from` says: eight neighbours, in some order.
-inline Vector gather(const Word* in, const std::uint32_t* from) {
+/// Numbers that lie where `from` says, of those from `start` on: eight neighbours, in some order.
+inline Vector gather(const Word* in, const std::uint32_t* from, std::size_t start) {
     const Vector places = _mm512_cvtepu32_epi64(
         _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
     // A permutation reads the lowest three bits of a place.
-    return _mm512_permutexvar_epi64(places, load(in + from[0] / 8 * 8));
+    return _mm512_permutexvar_epi64(places, load(in + (from[0] / 8 * 8 - start)));
 }
 
 /// Eight packed residues are as many bytes as one has bits.

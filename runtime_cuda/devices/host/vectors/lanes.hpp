@@ -54,9 +54,9 @@ void inner_product(Word* b, Word* a, const Word* x, std::size_t digit_stride, co
                    std::size_t length, const Prime& q);
 
 /// out = in, in the order that `from` lists unless it is null; added to `out` with `accumulate`.
-/// Eight aligned numbers come from eight aligned numbers.
-void permute(Word* out, const Word* in, const std::uint32_t* from, bool accumulate,
-             std::size_t length, const Prime& q);
+/// Eight aligned numbers come from eight aligned numbers. `start`: the place of in[0].
+void permute(Word* out, const Word* in, const std::uint32_t* from, std::size_t start,
+             bool accumulate, std::size_t length, const Prime& q);
 
 struct Term {
     const Word* x;
@@ -68,10 +68,11 @@ void sum_of_products(Word* out, const Term* terms, std::size_t count, bool accum
                      std::size_t length, const Prime& q);
 
 /// out[m][first + at] = the sum over k < `count` of factors[k rows + m] x[k apart + at], for m < `rows`,
-/// a multiple of 4, and at < `length`, a multiple of 16.
+/// a multiple of 4, and at < `length`, a multiple of 16. `count` is even, and pairs[m] the sum of
+/// factors[k rows + m] factors[(k + 1) rows + m] over even k.
 void matrix_product(Word* const* out, std::size_t first, const Word* x, std::size_t apart,
-                    std::size_t count, const Word* factors, std::size_t rows, std::size_t length,
-                    const Prime& q);
+                    std::size_t count, const Word* factors, const Word* pairs, std::size_t rows,
+                    std::size_t length, const Prime& q);
 
 /// y = x inverse modulo q, and sum + y / q.
 void scale(Word* y, double* sum, const Word* x, Word inverse, std::size_t length, const Prime& q);

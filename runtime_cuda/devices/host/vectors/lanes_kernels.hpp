@@ -164,11 +164,11 @@ void inner_product(Word* b, Word* a, const Word* x, std::size_t digit_stride,
     }
 }
 
-void permute(Word* out, const Word* in, const std::uint32_t* from, bool accumulate,
-             std::size_t length, const Prime& q) {
+void permute(Word* out, const Word* in, const std::uint32_t* from, std::size_t start,
+             bool accumulate, std::size_t length, const Prime& q) {
     const Modulus m(q.value);
     for (std::size_t at = 0; at < length; at += width) {
-        const Vector x = from == nullptr ? load(in + at) : gather(in, from + at);
+        const Vector x = from == nullptr ? load(in + at) : gather(in, from + at, start);
         store(out + at, accumulate ? sum_of(x, load(out + at), m) : x);
     }
 }
@@ -201,9 +201,10 @@ struct RowSums {
 
     RowSums() {}
 
-    void add(Vector x, Vector y, Vector factor, const LongReduction& m) {
-        left.add(x, factor, m);
-        right.add(y, factor, m);
+    /// What products of pairs of terms have too much.
+    void start(Word excess, Vector x, Vector y, const LongReduction& m) {
+        left.start(difference_of(zero(), x, m) + difference_of(zero(), all(excess), m));
+        right.start(difference_of(zero(), y, m) + difference_of(zero(), all(excess), m));
     }
 
     void settle(const LongReduction& m) {
@@ -217,27 +218,55 @@ struct RowSums {
     }
 };
 
+/// Winograd 1968: x1 f1 + x2 f2 = (x1 + f2)(x2 + f1) - x1 x2 - f1 f2. What is subtracted depends on the
+/// place or on the row alone, so there are half as many products.
 void matrix_product(Word* const* out, std::size_t first, const Word* x, std::size_t apart,
-                    std::size_t count, const Word* factors, std::size_t rows, std::size_t length,
-                    const Prime& q) {
+                    std::size_t count, const Word* factors, const Word* pairs, std::size_t rows,
+                    std::size_t length, const Prime& q) {
     const LongReduction m(q.value);
     for (std::size_t at = 0; at < length; at += 2 * width) {
+        LongSum left;
+        LongSum right;
+        const auto add_places = [&](std::size_t pair) {
+            const Word* place = x + 2 * pair * apart + at;
+            left.add(load(place), load(place + apart), m);
+            right.add(load(place + width), load(place + apart + width), m);
+        };
+        add_up<LongSum>(count / 2, add_places, [&] {
+            left.settle(m);
+            right.settle(m);
+        });
+        const Vector of_left = left.reduced(m);
+        const Vector of_right = right.reduced(m);
         for (std::size_t row = 0; row < rows; row += 4) {
             RowSums a;
             RowSums b;
             RowSums c;
             RowSums d;
-            const auto add_term = [&](std::size_t k) {
-                const Word* place = x + k * apart + at;
-                const Vector left = load(place);
-                const Vector right = load(place + width);
-                const Word* own = factors + k * rows + row;
-                a.add(left, right, all(own[0]), m);
-                b.add(left, right, all(own[1]), m);
-                c.add(left, right, all(own[2]), m);
-                d.add(left, right, all(own[3]), m);
+            a.start(pairs[row], of_left, of_right, m);
+            b.start(pairs[row + 1], of_left, of_right, m);
+            c.start(pairs[row + 2], of_left, of_right, m);
+            d.start(pairs[row + 3], of_left, of_right, m);
+            const auto add_pair = [&](std::size_t pair) {
+                const Word* place = x + 2 * pair * apart + at;
+                const Vector left_one = load(place);
+                const Vector right_one = load(place + width);
+                const Vector left_two = load(place + apart);
+                const Vector right_two = load(place + apart + width);
+                const Word* one = factors + 2 * pair * rows + row;
+                const Word* two = one + rows;
+                const auto add_to = [&](RowSums& sums, std::size_t at) {
+                    const Vector first_factor = addend(all(one[at]), m);
+                    const Vector second_factor = addend(all(two[at]), m);
+                    sums.left.add(left_one + second_factor, left_two + first_factor, m);
+                    sums.right.add(right_one + second_factor, right_two + first_factor, m);
+                };
+                add_to(a, 0);
+                add_to(b, 1);
+                add_to(c, 2);
+                add_to(d, 3);
             };
-            add_up<LongSum>(count, add_term, [&] {
+            add_up<LongSum>(count / 2, add_pair, [&] {
                 a.settle(m);
                 b.settle(m);
                 c.settle(m);

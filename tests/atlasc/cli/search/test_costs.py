@@ -81,7 +81,7 @@ def test_inspect_of_texts_of_all_levels_agree(tmp_path: Path) -> None:
     run(
         "opt", nn, "-o", ckks, "-p",
         "canonicalise,approximate,expand,normalise-affine,fold-features,assign-scales,select-early,"
-        "pack{features-low=true},place-bootstraps{levels=18,batch=2,narrow=16,lowest=3,landings=2},"
+        "pack,place-bootstraps{levels=18,batch=2,narrow=16,lowest=3,landings=2},"
         "rotation-keys",
     )  # fmt: skip
     assert whole["slots"] == 32768

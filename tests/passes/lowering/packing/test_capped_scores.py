@@ -22,8 +22,8 @@ from atlasc.targets.sim import SimEngine
 
 RANDOM = np.random.default_rng(0)
 ARRAYS = {"w": 0.2 * RANDOM.normal(size=(6, 6)), "scores": RANDOM.normal(size=(2, 3, 3))}
-SCORES = "[s:2 g:1 b:1 t:2 |  | b=1 g=2 s=4 t=3]"
-HIDDEN = "[d:2 g:1 b:1 t:2 |  | b=1 t=3 g=2 d=3]"
+SCORES = "[b:1 s:2 g:1 t:2 |  | b=1 g=2 s=4 t=3]"
+HIDDEN = "[b:1 d:2 g:1 t:2 |  | b=1 t=3 g=2 d=3]"
 BODY = f"""{entry("x", (1, 3, 6))}
     {entry("mask", (1, 3), "public")}
     %q = poly.linear %x {{weight = @w}} loc "layer.0.query"

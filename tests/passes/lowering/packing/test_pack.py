@@ -29,8 +29,8 @@ ARRAYS = {
     "c": RANDOM.normal(size=64),
 }
 X = {"x": RANDOM.normal(size=(1, 3, 6)), "mask": np.array([[1.0, 1, 0]])}
-HIDDEN = "[d:2 g:1 b:1 t:2 |  | b=1 t=3 g=2 d=3]"
-SCORES = "[s:2 g:1 b:1 t:2 |  | b=1 g=2 s=4 t=3]"
+HIDDEN = "[b:1 d:2 g:1 t:2 |  | b=1 t=3 g=2 d=3]"
+SCORES = "[b:1 s:2 g:1 t:2 |  | b=1 g=2 s=4 t=3]"
 
 
 def program(body: str) -> Module:
@@ -285,12 +285,12 @@ def test_slots(slots: int) -> None:
 def test_shared_geometry() -> None:
     """Blocks are as wide as a head, else as the narrowest layer; spare slots take more inputs."""
     module = program(ATTENTION)
-    assert choose_packing(module, 64) == Packing(3, d=2, g=1, b=1, t=2)
+    assert choose_packing(module, 64) == Packing(3, d=2, g=1, b=1, t=2, copies_first=True)
     assert choose_packing(module, 16) == Packing(3, d=2, g=0, b=0, t=2)
-    assert choose_packing(module, 1024) == Packing(3, d=2, g=1, b=5, t=2)
+    assert choose_packing(module, 1024) == Packing(3, d=2, g=1, b=5, t=2, copies_first=True)
     assert least_slots(module) == 16
     plain = program('%y = poly.linear %x {weight = @w5}\npoly.output %y {name = "y"}')
-    assert choose_packing(plain, 1024) == Packing(5, d=3, g=1, b=4, t=2)
+    assert choose_packing(plain, 1024) == Packing(5, d=3, g=1, b=4, t=2, copies_first=True)
     vector = poly('%y = poly.linear %x {weight = @w5}\npoly.output %y {name = "y"}', ARRAYS, (4, 6))
     assert choose_packing(vector, 64) == Packing(5, d=3, g=1, b=2, t=0)
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ckks/ring/switch_kernels.hpp"
+#include "devices/cuda/conversions.hpp"
 #include "devices/cuda/key_rows.hpp"
 #include "devices/cuda/rotated_products.hpp"
 #include "devices/cuda/vectors.hpp"
@@ -63,20 +64,35 @@ Arithmetic arithmetic(const RotatedTiles<bits>& tiles, std::size_t blocks) {
             static_cast<double>(blocks * gathered(tiles))};
 }
 
-/// A conversion multiplies each residue that it reads, and a quotient; the end of a division twice.
-template <bool forwards, Parts parts>
-Arithmetic arithmetic(const Pass<ResidueVectors<forwards>, forwards, parts>& pass, std::size_t) {
-    const Limbs& limbs = pass.field.limbs;
-    const double degree = std::ldexp(1.0, pass.log_size);
+/// Numbers of the limbs of a polynomial that are not left as they are.
+inline double active(const Limbs& limbs, std::size_t polynomial, int log_size) {
+    const std::size_t skipped = limbs.end[polynomial] - limbs.begin[polynomial];
+    return std::ldexp(static_cast<double>(limbs.copies * limbs.count - skipped), log_size);
+}
+
+/// Each residue that is read is multiplied for each limb, and a quotient.
+template <std::uint32_t at_once>
+Arithmetic arithmetic(const Conversions<at_once>& kernel, std::size_t) {
+    const Limbs& limbs = kernel.field.limbs;
     double passed = 0;
     double products = 0;
     for (std::size_t at = 0; at < limbs.polynomials; ++at) {
-        const double active =
-            degree * static_cast<double>(limbs.copies * limbs.count - (limbs.end[at] - limbs.begin[at]));
-        passed += active;
-        products += pass.field.begins ? active * static_cast<double>(limbs.blocks[at].size + 1) : 0;
-        products += pass.field.ends ? 2 * active : 0;
+        const double numbers = active(limbs, at, kernel.field.log_degree);
+        passed += numbers;
+        products += numbers * static_cast<double>(limbs.blocks[at].size + 1);
     }
+    return {passed, 0, products, 0, 0};
+}
+
+/// The end of a division multiplies twice.
+template <bool forwards, Parts parts>
+Arithmetic arithmetic(const Pass<ResidueVectors<forwards>, forwards, parts>& pass, std::size_t) {
+    const Limbs& limbs = pass.field.limbs;
+    double passed = 0;
+    for (std::size_t at = 0; at < limbs.polynomials; ++at) {
+        passed += active(limbs, at, pass.log_size);
+    }
+    const double products = pass.field.ends ? 2 * passed : 0;
     // Long vectors take two passes, and short ones all stages in one.
     passed *= parts == Parts::vectors ? 2 : 1;
     return {forwards ? passed : 0, forwards ? 0 : passed, products, 0, 0};

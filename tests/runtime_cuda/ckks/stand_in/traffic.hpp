@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ckks/ring/switch_kernels.hpp"
+#include "devices/cuda/conversions.hpp"
 #include "devices/cuda/key_rows.hpp"
 #include "devices/cuda/rotated_products.hpp"
 #include "devices/cuda/vectors.hpp"
@@ -170,15 +171,20 @@ double traffic(const Pass<ResidueVectors<forwards>, forwards, parts>& pass, std:
         active -= limbs.end[at] - limbs.begin[at];
     }
     double each = 2 * static_cast<double>(active);
-    if (pass.field.begins) {
-        each -= static_cast<double>(active);
-        for (std::size_t at = 0; at < limbs.polynomials; ++at) {
-            each += static_cast<double>(limbs.blocks[at].size);
-        }
-    }
     each += pass.columns ? 0 : static_cast<double>(limbs.count);
     each += pass.field.ends ? static_cast<double>(active) : 0;
     return words(each, std::size_t{1} << pass.log_size);
+}
+
+template <std::uint32_t at_once>
+double traffic(const Conversions<at_once>& kernel, std::size_t) {
+    const Limbs& limbs = kernel.field.limbs;
+    double numbers = 0;
+    for (std::size_t at = 0; at < limbs.polynomials; ++at) {
+        numbers += active(limbs, at, kernel.field.log_degree);
+        numbers += std::ldexp(static_cast<double>(limbs.blocks[at].size), kernel.field.log_degree);
+    }
+    return word * numbers;
 }
 
 template <bool forwards, Parts parts>

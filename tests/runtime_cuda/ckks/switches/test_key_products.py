@@ -14,7 +14,7 @@ from ..test_doubles import SOURCES as OF_TRANSFORMS
 SOURCES = [
     Path(__file__).parent / "key_products.cpp",
     RUNTIME / "ckks/ring/packing.cu",
-    *OF_TRANSFORMS[1:],
+    *OF_TRANSFORMS,
 ]
 
 

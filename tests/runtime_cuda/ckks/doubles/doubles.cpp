@@ -14,33 +14,18 @@
 #include "atlasc/base/error.hpp"
 #include "ckks/ring/ring.hpp"
 #include "devices/cuda/moduli.hpp"
-#include "rows.hpp"
+#include "forced.hpp"
+#include "tests/runtime_cuda/ckks/programs/rows.hpp"
 
 namespace {
 
 using namespace atlasc::ckks;
-
-/// Primes of so many bits, the largest ones; two are special. The levels have one each.
-Chain chain(int log_degree, const std::vector<int>& bits) {
-    const std::vector<int> special(2, bits.front());
-    const auto levels = static_cast<int>(bits.size()) - 1;
-    return chain_of({std::size_t{1} << (log_degree - 1), levels, std::nullopt, 1,
-                     atlasc::Moduli{bits, special, 40, {}}});
-}
 
 std::vector<Prime> all_primes(const Chain& chain) {
     std::vector<Prime> primes = chain.q;
     primes.insert(primes.end(), chain.special.begin(), chain.special.end());
     return primes;
 }
-
-/// The arithmetic of what is made meanwhile.
-struct Forced {
-    explicit Forced(const char* arithmetic) { setenv("ATLASC_GPU", arithmetic, 1); }
-    Forced(const Forced&) = delete;
-    Forced& operator=(const Forced&) = delete;
-    ~Forced() { unsetenv("ATLASC_GPU"); }
-};
 
 Transforms made(const char* arithmetic, Memory& memory, int log_degree, const Chain& chain) {
     const Forced forced(arithmetic);
@@ -64,11 +49,6 @@ void choice() {
     for (std::size_t at = 0; at < primes.q.size(); ++at) {
         std::cout << (row[at << log_degree] == 0 ? "doubles" : "integers") << '\n';
     }
-}
-
-Word residue(double x, const Prime& q) {
-    const auto size = reduce(static_cast<Word>(std::abs(x)), q);
-    return x < 0 ? negate(size, q) : size;
 }
 
 /// Up to so many times q, of either sign; often as much as that.
