@@ -115,23 +115,27 @@ SwitchKey loaded(const Ring& ring, const Seed& seed, const KeyEntry& entry,
         throw Error(file.name() + " lacks a key that the program needs", entry.name,
                     "make keys with this program's client");
     }
-    const Bytes bytes = file.bytes(entry.name);
-    if (bytes.size() != entry.digits * part) {
+    if (file.shape(entry.name) != std::vector<std::size_t>{entry.digits * part}) {
         throw Error(file.name() + " has a key that does not reach its level",
                     entry.name, "make keys with this program's client");
     }
     SwitchKey key{packing, Words(ring.memory(), entry.words(ring.chain()))};
     const Words uniform = ring.polynomial(packing.extended());
     std::vector<Word> words(packing.words());
-    for (std::size_t digit = 0; digit < entry.digits; ++digit) {
-        std::memcpy(words.data(), bytes.data() + digit * part, part);
-        if (!is_reduced(ring.chain(), packing, words.data())) {
-            throw Error(file.name() + " is damaged", "its key " + entry.name);
-        }
-        Word* b = key.words.get() + 2 * digit * packing.words();
+    bool reduced = true;
+    Word* b = key.words.get();
+    std::size_t digit = 0;
+    file.parts(entry.name, part, [&](const Bytes& bytes) {
+        std::memcpy(words.data(), bytes.data(), part);
+        reduced = reduced && is_reduced(ring.chain(), packing, words.data());
         upload(b, words.data(), part);
         sample_uniform_part(ring, seed, entry, digit, uniform.get());
         pack(packing, uniform.get(), b + packing.words());
+        b += 2 * packing.words();
+        ++digit;
+    });
+    if (!reduced) {
+        throw Error(file.name() + " is damaged", "its key " + entry.name);
     }
     return key;
 }
