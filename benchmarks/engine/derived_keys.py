@@ -3,9 +3,10 @@
     python -m benchmarks.engine.derived_keys BUNDLE...
     python -m benchmarks.engine.derived_keys --bert-base --rounds 2
 
-It plans the keys of a program with and without a derivation. With ``--rounds`` it makes both kinds in
-a temporary folder, and reads them as a server does, by turns: the second kind takes what the
-derivation takes, less what it need not read. BERT-base's shape needs 7 GB of disk and 10 GB of memory.
+It plans the keys of a program with and without a derivation. With ``--rounds`` it makes both kinds
+in a temporary folder, and reads them as a server does, by turns: the second kind takes what the
+derivation takes, less what it need not read. BERT-base's shape needs 7 GB of disk and 10 GB of
+memory.
 """
 
 from __future__ import annotations
@@ -104,8 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = [row(*one) for one in found]
     with tempfile.TemporaryDirectory() as keys:
         for _ in range(given.rounds):
-            for line, (name, *one) in zip(rows, found, strict=True):
-                wall, core = seconds_to_read(*one, Path(keys) / name)
+            for line, (name, program, parameters) in zip(rows, found, strict=True):
+                wall, core = seconds_to_read(program, parameters, Path(keys) / name)
                 line.append(f"{wall:.1f} ({core:.1f})")
     names = ["rotation keys", "derived", "roots", "hops", "MB a root", "MB sent"]
     print_table(["", *names, *["seconds to read (core)"] * given.rounds], rows)
