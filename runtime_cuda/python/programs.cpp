@@ -142,7 +142,8 @@ void define_interface(py::module_& module) {
              "Of keys.", py::kw_only(), py::arg("slots"), py::arg("max_level"), py::arg("bootstrap_level"),
              py::arg("bootstrap_batch"), py::arg("primes"), py::arg("special"),
              py::arg("scale"), py::arg("log_scales"), py::arg("rotations"),
-             py::arg("relinearisation_level"), py::arg("conjugation_level"), py::arg("derivation"), py::arg("engine"));
+             py::arg("relinearisation_level"), py::arg("conjugation_level"),
+             py::arg("derivation"), py::arg("engine"));
 }
 
 void define_programs(py::module_& module) {
