@@ -1,11 +1,11 @@
-"""Where the seconds of a bootstrap on ``cuda`` go: counted launches of each stage, at the seconds of a
-model of an H200, by what the launches do.
+"""Where the seconds of a bootstrap on ``cuda`` go: counted launches of each stage, at the seconds
+of a model of an H200, by what the launches do.
 
     python -m benchmarks.engine.bootstrap_stages [--folder build/gpu] [--by-kernel]
 
-The stand-in of a GPU counts the launches of each stage (docs/gpu.md), and the model is that of the
-shipped prices (`benchmarks.engine.scaled_costs`). Nothing is measured. The row ``start`` is what the
-model has of a bootstrap beside its launches.
+The stand-in of a GPU counts the launches of each stage (docs/gpu.md), and the model is that of
+the shipped prices (`benchmarks.engine.scaled_costs`). Nothing is measured. The row
+``start`` is what the model has of a bootstrap beside its launches.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def parts_of(launch: Launch, model: Model) -> Counter[str]:
 
 
 def by_stage(counts: dict[str, Counted], name: str) -> dict[str, list[Launch]]:
-    """Stage -> its launches, of a bootstrap; stages of one name are numbered."""
+    """Stage -> its launches, of a bootstrap."""
     return {
         stage.removeprefix(f"{name} "): one.launches
         for stage, one in counts.items()
