@@ -308,8 +308,8 @@ def _sendable(program: Module, parameters: ParameterSet, target: str, limit: int
         # A client sends half of what a key takes in memory: the other half follows from a seed.
         return 2 * (sent(derived_keys(planned, parameters)) - limit)
 
-    saved = 2 * (sent(program) - sent(derived_keys(program, parameters)))
-    model = _priced(program, parameters, saved)
+    derived = derived_keys(program, parameters)
+    model = _priced(derived, parameters, 2 * (sent(program) - sent(derived)))
     fewer = (_with_fewer_keys(form, parameters, excess, model) for form in forms)
     plans = [derived_keys(planned, parameters) for planned in fewer]
     sizes = [sent(one) for one in plans]
@@ -325,20 +325,20 @@ def _sendable(program: Module, parameters: ParameterSet, target: str, limit: int
     )
 
 
-def _priced(planned: Module, parameters: ParameterSet, saved: int) -> KeyModel:
+def _priced(derived: Module, parameters: ParameterSet, saved: int) -> KeyModel:
     """Sizes of keys as their server's derivation leaves them on average: those that it reaches are
     sent in part, and roots beside them.
 
     Args:
-        planned: a program with all keys.
+        derived: a program with all keys, some of which its server derives.
         parameters: its parameter set.
-        saved: bytes in memory of the keys that it derives, less those of its roots.
+        saved: bytes in memory of those keys, less the bytes of their roots.
     """
-    model, plan = key_model(parameters), key_plan(derived_keys(planned, parameters))
+    model, plan = key_model(parameters), key_plan(derived)
     above = plan.derivation.level + 1
     low = sum(model.key_bytes[at] for at in plan.rotations.values() if at < above)
-    derived = [size - size * saved // low for size in model.key_bytes[:above]]
-    return replace(model, key_bytes=(*derived, *model.key_bytes[above:]))
+    in_part = [size - size * saved // low for size in model.key_bytes[:above]]
+    return replace(model, key_bytes=(*in_part, *model.key_bytes[above:]))
 
 
 def derived_keys(planned: Module, parameters: ParameterSet) -> Module:

@@ -179,15 +179,9 @@ PlannedKeys::PlannedKeys(const KeyNeeds& needs, const Chain& chain)
 }
 
 void derive(const Ring& ring, const KeyNeeds& needs, const Ring& roots,
-            const std::map<std::size_t, SwitchKey>& root_keys, EvaluationKeys& keys,
-            const KeyProgress& progress) {
-    const std::vector<std::size_t> amounts = derived_amounts(needs, ring.slots());
-    std::size_t made = 0;
-    for (const std::size_t amount : amounts) {
+            const std::map<std::size_t, SwitchKey>& root_keys, EvaluationKeys& keys) {
+    for (const std::size_t amount : derived_amounts(needs, ring.slots())) {
         const KeyEntry entry = rotation_of(ring.chain(), amount, needs.rotations.at(amount));
-        if (progress) {
-            progress(entry.name, made++, amounts.size());
-        }
         const std::size_t root = needs.derivation.roots.at(amount);
         const std::size_t from = (amount + ring.slots() - root) % ring.slots();
         const auto source = keys.rotations.find(from);

@@ -37,7 +37,6 @@ struct PlannedKeys {
 
 /// Adds the keys that are derived to the others. `roots`: the ring of the roots `root_keys`, by amount.
 void derive(const Ring& ring, const KeyNeeds& needs, const Ring& roots,
-            const std::map<std::size_t, SwitchKey>& root_keys, EvaluationKeys& keys,
-            const KeyProgress& progress = {});
+            const std::map<std::size_t, SwitchKey>& root_keys, EvaluationKeys& keys);
 
 }  // namespace atlasc::ckks
