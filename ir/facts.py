@@ -47,6 +47,8 @@ KEY_PLAN = Analysis(
         "rotations",
         "bootstrap_rotations",
         "composed_rotations",
+        "derived_rotations",
+        "root_levels",
         "relinearization_level",
         "conjugation_level",
         "key_memory",

@@ -85,6 +85,12 @@ def _distinct(rows: list[Any]) -> list[Any]:
     return rows
 
 
+def _rising(levels: list[int]) -> list[int]:
+    if levels[0] >= levels[1]:
+        raise ValueError("not rising")
+    return levels
+
+
 _Amount = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
 _Level = Annotated[int, Field(ge=0, le=MAX_LEVEL)]
 _KeyLevel = Annotated[int, Field(ge=-1, le=MAX_LEVEL)]
@@ -92,6 +98,7 @@ _Name = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,63}$")]
 _Entry = bool | int | _Name | Annotated[str, Field(max_length=0)]
 _KeyRow = Annotated[tuple[_Amount, _Level], Strict(False)]
 _ComposedRow = Annotated[tuple[_Amount, _Amount, _Amount], Strict(False)]
+_DerivedRow = Annotated[tuple[_Amount, _Amount], Strict(False)]
 _Slots = Annotated[int, Field(ge=1, le=1 << MAX_SLOT_BITS), AfterValidator(_power_of_two)]
 _FACTS: dict[str, tuple[str, Any]] = {
     "slots": ("a power of two that a ciphertext may have", _Slots),
@@ -107,6 +114,14 @@ _FACTS: dict[str, tuple[str, Any]] = {
     "relinearization_level": ("the level of a key, or -1", _KeyLevel),
     "conjugation_level": ("the level of a key, or -1", _KeyLevel),
     "rotations": ("a list of [amount, level]", Annotated[list[_KeyRow], AfterValidator(_distinct)]),
+    "derived_rotations": (
+        "a list of [amount, root]",
+        Annotated[list[_DerivedRow], AfterValidator(_distinct)],
+    ),
+    "root_levels": (
+        "the level of derived keys and a higher one",
+        Annotated[list[_Level], Field(min_length=2, max_length=2), AfterValidator(_rising)],
+    ),
     "bootstrap_rotations": (
         "a list of amounts",
         Annotated[list[_Amount], AfterValidator(_distinct)],
@@ -136,10 +151,13 @@ def fault_of(facts: Mapping[str, Any]) -> str:
             return f"{name} is not {_FACTS[name][0]}"
     rotations, sums = facts.get("rotations", ()), facts.get("composed_rotations", ())
     single = facts.get("bootstrap_rotations", ())
-    listed = {"rotations", "bootstrap_rotations", "composed_rotations"} & facts.keys()
+    listed = {
+        "rotations", "bootstrap_rotations", "composed_rotations", "derived_rotations"
+    } & facts.keys()  # fmt: skip
     if listed and "slots" not in facts:
         return "the module lists keys, but not the slots of its ciphertexts"
-    amounts = [row[0] for row in rotations] + [*single] + [part for row in sums for part in row]
+    amounts = [row[0] for row in rotations] + [*single]
+    amounts += [part for row in (*sums, *facts.get("derived_rotations", ())) for part in row]
     if amounts and max(amounts) >= facts["slots"]:
         return f"a rotation by {max(amounts)} exceeds the {facts['slots']} slots"
     # A composed rotation must end: no rotation may be a part of itself.
@@ -150,4 +168,27 @@ def fault_of(facts: Mapping[str, Any]) -> str:
         parts.prepare()
     except CycleError as error:
         return f"the rotation by {error.args[1][0]} is composed of itself"
+    return _fault_of_derivation(facts)
+
+
+def _fault_of_derivation(facts: Mapping[str, Any]) -> str:
+    """What is wrong with the keys that a server derives; empty if nothing is."""
+    derived, root_levels = (facts.get(name) for name in ("derived_rotations", "root_levels"))
+    if derived is None and root_levels is None:
+        return ""
+    if not derived or root_levels is None:
+        return "derived_rotations and root_levels belong together"
+    levels = dict(facts.get("rotations", ()))
+    before: TopologicalSorter[int] = TopologicalSorter()
+    for amount, root in derived:
+        start = (amount - root) % facts["slots"]
+        if amount not in levels or levels[amount] > root_levels[0]:
+            return f"no key for the rotation by {amount} can be derived up to its level"
+        if start and levels.get(start, -1) < levels[amount]:
+            return f"the rotation by {amount} is derived from {start}, whose key does not reach it"
+        before.add(amount, start)
+    try:
+        before.prepare()
+    except CycleError as error:
+        return f"the key for the rotation by {error.args[1][0]} is derived from itself"
     return ""

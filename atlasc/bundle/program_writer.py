@@ -246,7 +246,11 @@ def _parameters(parameters: ParameterSet) -> dict[str, Any]:
 def _keys(plan: KeyPlan) -> dict[str, Any]:
     """A level that is missing means no key."""
     rotations = sorted(plan.rotations.items())
-    return _known({"rotations": rotations} | {n: getattr(plan, n) for n in KEYS[1:]})
+    facts = {"rotations": rotations} | {n: getattr(plan, n) for n in KEYS[1:]}
+    if plan.derivation.roots:
+        derivation = asdict(plan.derivation)
+        facts["derivation"] = derivation | {"roots": sorted(plan.derivation.roots.items())}
+    return _known(facts)
 
 
 def _array(name: str, array: np.ndarray) -> dict[str, Any]:

@@ -128,6 +128,8 @@ def print_summary(summary: Mapping[str, Any]) -> None:
             f"{summary['safe_digits']}"
         )
     keys = [f"rotation keys {summary['rotation_keys']}"]
+    if summary["derived_rotations"]:
+        keys.append(f"of which the server derives {summary['derived_rotations']}")
     if summary["composed_rotations"]:
         keys.append(f"rotations composed of others {summary['composed_rotations']}")
     if summary["bootstrap_rotations"]:

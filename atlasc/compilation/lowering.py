@@ -20,13 +20,14 @@ from atlasc.ir.module import Module
 from atlasc.latency.model import LatencyTarget
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.keys.choose_rotations import KeyModel, choose_rotations
+from atlasc.passes.lowering.keys.derive_rotations import with_derived
 from atlasc.passes.lowering.keys.sizes import KeysDoNotFit, size_text
 from atlasc.passes.lowering.rotation_keys import RotationKeys
 from atlasc.passes.pipeline import PACKINGS, STEPS, AfterEach, Lowered, lower_nn
 from atlasc.program.costs import program_costs
 from atlasc.program.function import EngineParameters
 from atlasc.program.kernels.context import layout_of
-from atlasc.program.key_plan import key_plan
+from atlasc.program.key_plan import DERIVATION, key_plan
 from atlasc.program.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 from atlasc.program.transform_work import MOST_SUMS
 from atlasc.progress import Step, Steps, silent
@@ -219,9 +220,14 @@ def plan_keys(
         return full
 
 
-def _planned(program: Module, parameters: ParameterSet, limit: int | None) -> Module:
-    """The program with its rotations planned; the bootstrap's keys are used where possible."""
-    planned = run_passes(program, [RotationKeys(limit, key_model(parameters))])
+def _planned(
+    program: Module, parameters: ParameterSet, limit: int | None, model: KeyModel | None = None
+) -> Module:
+    """The program with its rotations planned; the bootstrap's keys are used where possible.
+
+    ``model``: sizes and costs of keys, by default those of the set.
+    """
+    planned = run_passes(program, [RotationKeys(limit, model or key_model(parameters))])
     plan = RotationPlan.of(planned)
     if not parameters.needs.shared or plan is None or not plan.bootstrap:
         return planned
@@ -231,7 +237,8 @@ def _planned(program: Module, parameters: ParameterSet, limit: int | None) -> Mo
 
 
 def _without_plan(program: Module) -> dict[str, Any]:
-    return {k: v for k, v in program.attributes.items() if k not in PLAN_ATTRIBUTES}
+    plan = {*PLAN_ATTRIBUTES, *DERIVATION}
+    return {k: v for k, v in program.attributes.items() if k not in plan}
 
 
 def memory_of(program: Module, parameters: ParameterSet) -> dict[str, int]:
@@ -273,7 +280,8 @@ def _within(program: Module, parameters: ParameterSet, room: int) -> Module:
 
 
 def _sendable(program: Module, parameters: ParameterSet, target: str, limit: int) -> Module:
-    """The planned program, with fewer rotation keys if a client would send more bytes of keys.
+    """The planned program. If a client would send more bytes of keys, its server derives some. If
+    that is not enough, it has fewer rotation keys: only these cost seconds of a query.
 
     Raises:
         AtlasError: even the smallest plan of keys has more bytes, or the target cannot tell them.
@@ -289,6 +297,8 @@ def _sendable(program: Module, parameters: ParameterSet, target: str, limit: int
             )
         return found.keys
 
+    if sent(program) <= limit:
+        return program
     forms = [program]
     if not program.attributes.get("fewer_keys"):
         attributes = program.attributes | {"fewer_keys": True}
@@ -296,9 +306,12 @@ def _sendable(program: Module, parameters: ParameterSet, target: str, limit: int
 
     def excess(planned: Module) -> int:
         # A client sends half of what a key takes in memory: the other half follows from a seed.
-        return 2 * (sent(planned) - limit)
+        return 2 * (sent(derived_keys(planned, parameters)) - limit)
 
-    plans = [_with_fewer_keys(form, parameters, excess) for form in forms]
+    derived = derived_keys(program, parameters)
+    model = _priced(derived, parameters, 2 * (sent(program) - sent(derived)))
+    fewer = (_with_fewer_keys(form, parameters, excess, model) for form in forms)
+    plans = [derived_keys(planned, parameters) for planned in fewer]
     sizes = [sent(one) for one in plans]
     least = min(sizes)
     if least <= limit:
@@ -312,8 +325,36 @@ def _sendable(program: Module, parameters: ParameterSet, target: str, limit: int
     )
 
 
+def _priced(derived: Module, parameters: ParameterSet, saved: int) -> KeyModel:
+    """Sizes of keys as their server's derivation leaves them on average: those that it reaches are
+    sent in part, and roots beside them.
+
+    Args:
+        derived: a program with all keys, some of which its server derives.
+        parameters: its parameter set.
+        saved: bytes in memory of those keys, less the bytes of their roots.
+    """
+    model, plan = key_model(parameters), key_plan(derived)
+    above = plan.derivation.level + 1
+    low = sum(model.key_bytes[at] for at in plan.rotations.values() if at < above)
+    in_part = [size - size * saved // low for size in model.key_bytes[:above]]
+    return replace(model, key_bytes=(*in_part, *model.key_bytes[above:]))
+
+
+def derived_keys(planned: Module, parameters: ParameterSet) -> Module:
+    """The planned program whose server derives rotation keys, if a client then sends less."""
+    sizes, needs = key_model(parameters).key_bytes, parameters.needs
+    plan = with_derived(
+        key_plan(planned), parameters.roots, sizes, parameters.slots, needs.shared.keys()
+    )
+    return replace(planned, attributes=planned.attributes | plan.attributes())
+
+
 def _with_fewer_keys(
-    planned: Module, parameters: ParameterSet, excess: Callable[[Module], int]
+    planned: Module,
+    parameters: ParameterSet,
+    excess: Callable[[Module], int],
+    model: KeyModel | None = None,
 ) -> Module:
     """A planned program with as many rotation keys as leave no excess; otherwise with the fewest.
 
@@ -321,24 +362,25 @@ def _with_fewer_keys(
         planned: the program.
         parameters: its parameter set.
         excess: bytes of keys in memory that a planned program has too many; 0 or less for none.
+        model: sizes and costs of keys, by default those of the set.
     """
-    program, model = planned, key_model(parameters)
+    program, model = planned, model or key_model(parameters)
     for _ in range(ROUNDS):
         over = excess(planned)
         if over <= 0:
             return planned
         budget = model.size(key_plan(planned).rotations) - over
         try:
-            planned = _planned(program, parameters, max(budget, 0))
+            planned = _planned(program, parameters, max(budget, 0), model)
         except AtlasError:
             break
-    return _smallest(program, parameters)
+    return _smallest(program, parameters, model)
 
 
-def _smallest(program: Module, parameters: ParameterSet) -> Module:
+def _smallest(program: Module, parameters: ParameterSet, model: KeyModel | None = None) -> Module:
     """The program with the smallest plan of keys."""
     total = program_costs(replace(program, attributes=_without_plan(program))).total
     uses, required = total.rotation_groups, total.transform_levels
-    model = key_model(parameters)
+    model = model or key_model(parameters)
     plan = choose_rotations(uses, model, parameters.slots, 0, required)
-    return _planned(program, parameters, model.size(plan.keys))
+    return _planned(program, parameters, model.size(plan.keys), model)

@@ -99,6 +99,7 @@ def costs_summary(
         **summary.counts(costs.total),
         "composed_rotations": len(plan.composed),
         "bootstrap_rotations": len(plan.bootstrap),
+        "derived_rotations": len(costs.module.attributes.get("derived_rotations", ())),
         **summary.of_parameters(),
         "safe_digits": _safe_digits(costs.module),
         "per_kind": summary.kinds(),

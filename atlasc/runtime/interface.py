@@ -5,6 +5,7 @@ program's module.
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +15,7 @@ from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.final_functions import FINAL_FUNCTIONS
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.types import CiphertextType
-from atlasc.program.key_plan import KeyPlan, key_plan
+from atlasc.program.key_plan import Derivation, KeyPlan, key_plan
 from atlasc.runtime.native import load_library, translated
 
 
@@ -86,7 +87,7 @@ class Interface(Protocol):
         model: name of the program.
         identity: digest of the program and its weights; empty if no message is read or written.
         inputs, publics, outputs: of the program.
-        rotations, relinearization_level, conjugation_level: see :func:`keys_of`.
+        rotations, relinearization_level, conjugation_level, derivation: see :func:`keys_of`.
         batch: number of inputs that one run answers.
         keeps_state: whether a server keeps ciphertexts from run to run.
     """
@@ -99,6 +100,7 @@ class Interface(Protocol):
     rotations: dict[int, int]
     relinearization_level: int | None
     conjugation_level: int | None
+    derivation: tuple[int, int, dict[int, int]]
     batch: int
     keeps_state: bool
 
@@ -109,7 +111,8 @@ class Interface(Protocol):
 def keys_of(interface: Interface) -> KeyPlan:
     """The keys of a program."""
     levels = interface.relinearization_level, interface.conjugation_level
-    return KeyPlan(dict(interface.rotations), *levels)
+    derivation = Derivation(*interface.derivation)
+    return KeyPlan(dict(interface.rotations), *levels, derivation=derivation)
 
 
 def read_interface(path: Path, identity: str) -> Interface:
@@ -171,6 +174,7 @@ def interface_of(program: Module, keys: KeyPlan | None = None, identity: str = "
             rotations=keys.rotations,
             relinearization_level=relinearization,
             conjugation_level=conjugation,
+            derivation=astuple(keys.derivation),
         )
     return found
 

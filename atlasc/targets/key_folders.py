@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,7 +23,7 @@ from atlasc.ir.files import (
     require_private,
     sha256_of,
 )
-from atlasc.program.key_plan import KeyPlan
+from atlasc.program.key_plan import Derivation, KeyPlan
 from atlasc.targets.parameters import ParameterSet
 
 Role = Literal["client", "server"]
@@ -35,6 +36,14 @@ _Amount = Annotated[int, Field(ge=1, lt=10**9, strict=False)]
 """Names of JSON members are texts, so integers are parsed from them."""
 
 
+class DerivationIndex(Schema):
+    """See :class:`Derivation`."""
+
+    level: _Level
+    last: _Level
+    roots: dict[_Amount, _Amount]
+
+
 class KeyIndex(Schema):
     """The content of ``keys.json``; the index of a client has no plan of keys.
 
@@ -42,7 +51,7 @@ class KeyIndex(Schema):
         target: name of the keys' target; empty in old folders.
         note: what a person must know of these keys.
         identity: identity of the key set; every ciphertext carries it.
-        rotations, relinearization_level, conjugation_level: see :class:`KeyPlan`.
+        rotations, relinearization_level, conjugation_level, derivation: see :class:`KeyPlan`.
         files: file name of a key -> its SHA-256.
     """
 
@@ -56,12 +65,16 @@ class KeyIndex(Schema):
     rotations: dict[_Amount, _Level] = Field(default_factory=dict)
     relinearization_level: _Level | None = None
     conjugation_level: _Level | None = None
+    derivation: DerivationIndex | None = None
     files: dict[_KeyName, Sha256] = Field(default_factory=dict)
 
     @property
     def plan(self) -> KeyPlan:
         """The keys, each with the highest level at which it may be used."""
-        return KeyPlan(self.rotations, self.relinearization_level, self.conjugation_level)
+        of = self.derivation
+        derivation = Derivation(of.level, of.last, of.roots) if of else Derivation()
+        levels = self.relinearization_level, self.conjugation_level
+        return KeyPlan(self.rotations, *levels, derivation=derivation)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -129,10 +142,13 @@ def read_index(
 
 def _lacking(have: KeyPlan, plan: KeyPlan) -> list[str]:
     """Names of the keys of a plan that a folder lacks."""
+    wanted, there = plan.rotations, have.sent
+    if plan.derivation == have.derivation:
+        wanted = plan.sent
     lacking = [
         f"rotation {amount} to level {level}"
-        for amount, level in plan.rotations.items()
-        if have.rotations.get(amount, -1) < level
+        for amount, level in wanted.items()
+        if there.get(amount, -1) < level
     ]
     for kind in ("relinearization", "conjugation"):
         needed, reach = (getattr(one, f"{kind}_level") for one in (plan, have))
@@ -152,6 +168,8 @@ def configuration_of(target: str, parameters: ParameterSet, plan: KeyPlan) -> st
         "relinearization": plan.relinearization_level,
         "conjugation": plan.conjugation_level,
     }
+    if plan.derivation.roots:
+        facts["derivation"] = asdict(plan.derivation)
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 

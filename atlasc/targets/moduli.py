@@ -10,6 +10,9 @@ DIGIT_ROOM = 10
 """Bits by which the special primes that are left to a key switch exceed its only digit. The key's
 error then adds 2^-10 of what it would add to a digit as large as they are, far less than what the
 division rounds. `digit_room` of ``runtime_cuda/ckks/ring/chain.hpp``."""
+MOST_IN_BLOCK = 16
+"""Primes of a digit, and of what a key switch divides by: `most_in_block` of
+``runtime_cuda/ckks/ring/limits.hpp``."""
 
 
 @dataclass(frozen=True)

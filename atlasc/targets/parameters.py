@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import STRICT, parse_json
-from atlasc.program.key_plan import KeyPlan
+from atlasc.program.key_plan import KeyPlan, Root
 from atlasc.program.transform_work import MOST_SUMS, TransformWork
 from atlasc.targets.bootstrap_needs import BootstrapNeeds
 from atlasc.targets.moduli import Moduli, digit_bits
@@ -315,6 +315,13 @@ class ParameterSet(_Fields):
         with the fewest rotations.
         """
         return self
+
+    @property
+    def roots(self) -> dict[int, Root]:
+        """Roots by which a server derives rotation keys up to a level: level -> root. Empty where
+        the engine derives none.
+        """
+        return {}
 
     # --- memory
 

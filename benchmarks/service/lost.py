@@ -37,9 +37,10 @@ NOT_ALL = 3
 
 
 def asked(
-    words: list[str], output: Path, due: Callable[[], bool] = lambda: False
+    words: list[str], output: Path, due: Callable[[], bool] = lambda: False, tries: int = 5
 ) -> tuple[bool, np.ndarray | None]:
-    """Run ``atlasc query`` until it ends, or is due to be killed.
+    """Run ``atlasc query`` until it ends, or is due to be killed; again where the service was just
+    then down, at most ``tries`` times.
 
     Returns:
         Whether it was killed; and its outputs, None if it wrote none.
@@ -58,7 +59,11 @@ def asked(
             killed = True
         time.sleep(0.1)
     if not killed and client.returncode not in (0, NOT_ALL):
-        raise RuntimeError(f"the client ended with {client.returncode}: {told.read_text()[-1000:]}")
+        error = told.read_text()[-1000:]
+        if tries > 1 and "cannot be reached" in error:
+            time.sleep(1)
+            return asked(words, output, due, tries - 1)
+        raise RuntimeError(f"the client ended with {client.returncode}: {error}")
     if not output.exists():
         return killed, None
     with np.load(output) as file:

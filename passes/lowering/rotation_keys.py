@@ -16,7 +16,7 @@ from atlasc.passes.lowering.keys.choose_rotations import (
 )
 from atlasc.passes.lowering.keys.sizes import KeysDoNotFit, parse_size, size_text
 from atlasc.program.costs import program_costs
-from atlasc.program.key_plan import MEMORY, KeyPlan, key_plan
+from atlasc.program.key_plan import DERIVATION, MEMORY, KeyPlan, key_plan
 from atlasc.program.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 
 
@@ -51,7 +51,7 @@ class RotationKeys(Pass):
                 remedy="place bootstraps for the levels of a set, or leave key_memory out",
             )
         planned = with_attributes(module, lambda op: op.attributes)
-        for name in (*PLAN_ATTRIBUTES, MEMORY):
+        for name in (*PLAN_ATTRIBUTES, *DERIVATION, MEMORY):
             planned.attributes.pop(name, None)
         total = program_costs(planned).total
         plan = every = RotationPlan(dict(sorted(total.rotation_levels.items())))
@@ -104,5 +104,6 @@ def with_key_levels(program: Module, keys: KeyPlan) -> Module:
         {amount: keys.rotations[amount] for amount in own.rotations},
         None if own.relinearization_level is None else keys.relinearization_level,
         None if own.conjugation_level is None else keys.conjugation_level,
+        derivation=own.derivation,
     )
     return replace(program, attributes=program.attributes | plan.attributes())

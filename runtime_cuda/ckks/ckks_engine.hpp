@@ -24,7 +24,7 @@ namespace atlasc::ckks {
 
 /// Relinearises and rescales late and once: a sum of products is one division (value.hpp). No launch
 /// is waited for. Any number of threads may use an engine and its ciphertexts at once.
-class CkksEngine final : public Engine {
+class CkksEngine : public Engine {
 public:
     CkksEngine(std::unique_ptr<Ground> ground, Role role);
     /// The engine of the bootstraps of another one that end at a lower level: by the same keys and

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,17 @@ namespace {
 /// The highest level of a key, if there is one.
 std::optional<int> level_of(int level) {
     return level < 0 ? std::nullopt : std::optional<int>(level);
+}
+
+/// A derivation: the level of derived keys, the last one of roots, derived amount -> root.
+using Derived = std::tuple<int, int, std::map<std::size_t, std::size_t>>;
+
+Derivation derivation_of(Derived derived) {
+    return {std::get<0>(derived), std::get<1>(derived), std::move(std::get<2>(derived))};
+}
+
+Derived derived_of(const Derivation& derivation) {
+    return {derivation.level, derivation.last, derivation.roots};
 }
 
 /// A class with what an input and an output have both.
@@ -81,19 +93,21 @@ void define_interface(py::module_& module) {
         .def(py::init([](std::string model, std::string identity,
                          std::vector<EncryptedInput> inputs, std::vector<PublicInput> publics,
                          std::vector<Output> outputs, std::map<std::size_t, int> rotations,
-                         int relinearization_level, int conjugation_level) {
+                         int relinearization_level, int conjugation_level, Derived derived) {
                  Interface interface{};
                  interface.model = std::move(model);
                  interface.identity = std::move(identity);
                  interface.inputs = std::move(inputs);
                  interface.publics = std::move(publics);
                  interface.outputs = std::move(outputs);
-                 interface.plan = {std::move(rotations), relinearization_level, conjugation_level};
+                 interface.plan = {std::move(rotations), relinearization_level, conjugation_level,
+                                   derivation_of(std::move(derived))};
                  return interface;
              }),
              py::kw_only(), py::arg("model"), py::arg("identity"), py::arg("inputs"),
              py::arg("publics"), py::arg("outputs"), py::arg("rotations"),
-             py::arg("relinearization_level"), py::arg("conjugation_level"), "Of messages.")
+             py::arg("relinearization_level"), py::arg("conjugation_level"), py::arg("derivation"),
+             "Of messages.")
         .def_readonly("model", &Interface::model)
         .def_readonly("identity", &Interface::identity)
         .def_readonly("inputs", &Interface::inputs)
@@ -107,26 +121,29 @@ void define_interface(py::module_& module) {
         .def_property_readonly(
             "conjugation_level",
             [](const Interface& one) { return level_of(one.plan.conjugation_level); })
+        .def_property_readonly(
+            "derivation", [](const Interface& one) { return derived_of(one.plan.derivation); })
         .def("of_messages", &Interface::of_messages, "Without the state that a server keeps.")
         .def_property_readonly("keeps_state", &Interface::keeps_state)
         .def(py::init([](std::size_t slots, int max_level, std::optional<int> bootstrap_level,
                          int bootstrap_batch, std::vector<int> primes, std::vector<int> special,
                          int scale, std::vector<double> log_scales,
                          std::map<std::size_t, int> rotations, int relinearisation_level,
-                         int conjugation_level, std::string engine) {
+                         int conjugation_level, Derived derived, std::string engine) {
                  Interface interface;
                  interface.engine = std::move(engine);
                  interface.parameters = {
                      slots, max_level, bootstrap_level, bootstrap_batch,
                      Moduli{std::move(primes), std::move(special), scale, std::move(log_scales)}};
                  interface.keys = {std::move(rotations), relinearisation_level,
-                                   conjugation_level};
+                                   conjugation_level, derivation_of(std::move(derived))};
                  return interface;
              }),
              "Of keys.", py::kw_only(), py::arg("slots"), py::arg("max_level"), py::arg("bootstrap_level"),
              py::arg("bootstrap_batch"), py::arg("primes"), py::arg("special"),
              py::arg("scale"), py::arg("log_scales"), py::arg("rotations"),
-             py::arg("relinearisation_level"), py::arg("conjugation_level"), py::arg("engine"));
+             py::arg("relinearisation_level"), py::arg("conjugation_level"),
+             py::arg("derivation"), py::arg("engine"));
 }
 
 void define_programs(py::module_& module) {

@@ -113,6 +113,17 @@ KeyPlan keys_of(const TensorFile& file, const Facts& facts) {
         }
         keys.rotations.emplace(facts.counted(numbers[0]), facts.leveled(numbers[1]));
     }
+    if (facts.has("derivation")) {
+        const Facts derivation = facts.facts("derivation").only({"level", "last", "roots"});
+        keys.derivation = {derivation.level("level"), derivation.level("last"), {}};
+        for (const Json& pair : derivation["roots"].array()) {
+            const Json::Array& numbers = pair.array();
+            if (numbers.size() != 2) {
+                refuse_program(file, "a derived rotation in its text is none");
+            }
+            keys.derivation.roots.emplace(facts.counted(numbers[0]), facts.counted(numbers[1]));
+        }
+    }
     return keys;
 }
 

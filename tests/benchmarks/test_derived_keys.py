@@ -1,51 +1,41 @@
-"""The count of derived keys: what is derived can be, and a root is a key of the other chain."""
+"""The table of derived keys counts what a plan says, and times a server that derives."""
 
 from __future__ import annotations
 
-from itertools import product
+from pathlib import Path
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+import numpy as np
+from short_text import poly
 
-from atlasc.targets.cpu import CpuParameters
-from atlasc.targets.security import max_log_qp
-from benchmarks.engine.derived_keys import HOPS, derived, root_of
+from atlasc.compilation.lowering import plan_keys
+from atlasc.passes.framework.pass_base import run_passes
+from atlasc.passes.lowering.pack import Pack
+from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
+from atlasc.program.key_plan import HOPS, key_plan
+from atlasc.targets.cpu.parameters import CpuParameters
+from benchmarks.engine.derived_keys import programs_of, row, seconds_to_read
 
-SLOTS = 64
-
-
-@given(
-    st.dictionaries(st.integers(1, SLOTS - 1), st.integers(1, 4), max_size=20), st.integers(1, 4)
-)
-def test_derived_amounts_are_sums_of_roots(rotations: dict[int, int], level: int) -> None:
-    sizes = dict.fromkeys(rotations, 1.0)
-    roots, found = derived(rotations, level, SLOTS, 1.5, sizes)
-    assert not found or sum(sizes[one] for one in found) > 1.5 * len(roots)
-    sent = {0, *(amount for amount, at in rotations.items() if at > level)}
-    ways = {
-        (start + sum(n * root for n, root in zip(counts, roots, strict=True))) % SLOTS
-        for start in sent
-        for counts in product(range(HOPS + 1), repeat=len(roots))
-        if len(roots) <= 3 and sum(counts) <= HOPS
-    }
-    for amount, hops in found.items():
-        assert rotations[amount] <= level and 1 <= hops <= HOPS
-        assert len(roots) > 3 or amount in ways
+SET = CpuParameters(14, 5, 2)
 
 
-@pytest.mark.parametrize("level", [5, 17])
-def test_a_root_stays_within_the_limit_of_security(level: int) -> None:
-    parameters = CpuParameters.bootstrapped()
-    root = root_of(parameters, level)
-    assert root is not None
-    digits = root.bytes * 8 / parameters.ring_degree
-    assert any(digits / count <= max_log_qp(parameters.ring_degree) for count in range(1, 40))
-    # A key at the same level has a smaller modulus, but a digit is as large as its special primes.
-    assert root.bytes > parameters.key_bytes(level) / 2
-    assert 5 < root.error < 8, "rounding, where a digit is no larger than what divides it"
-
-
-def test_a_full_modulus_has_no_room() -> None:
-    parameters = CpuParameters.bootstrapped()
-    assert root_of(parameters, len(parameters.moduli.primes) - 1) is None
+def test_a_row_of_a_program_that_derives(tmp_path: Path) -> None:
+    weight = np.random.default_rng(0).uniform(-1, 1, (16, 16)).astype(np.float32)
+    text = poly(
+        "%a = poly.mul %x, %x\n%b = poly.mul %a, %a\n%c = poly.mul %b, %b\n%d = poly.mul %c, %c\n"
+        '%y = poly.linear %d {weight = @w}\npoly.output %y {name = "y"}',
+        {"w": weight}, (1, 8, 16),
+    )  # fmt: skip
+    program = run_passes(text, [Pack(SET.slots, True), PlaceBootstraps(5, False)])
+    found = programs_of("small", plan_keys(program, SET), SET)
+    plan = key_plan(found[1][1])
+    rows = [row(*one) for one in found]
+    assert [one[0] for one in rows] == ["small", "small, derived"]
+    amounts = len(set(plan.derivation.roots.values()))
+    assert rows[0][1:4] == [str(len(plan.rotations)), "0", "0"]
+    assert rows[1][1:4] == [str(len(plan.rotations)), str(len(plan.derivation.roots)), str(amounts)]
+    assert 1 <= int(rows[1][4]) <= HOPS
+    for at, (_, planned, parameters) in enumerate(found):
+        wall, core = seconds_to_read(planned, parameters, tmp_path / str(at))
+        assert min(wall, core) > 0
+        size = (tmp_path / str(at) / "server" / "evaluation.key").stat().st_size
+        assert rows[at][6] == f"{size / 1e6:.0f}"

@@ -88,6 +88,9 @@ def test_layouts_that_are_refused(layout: str) -> None:
         Layout.parse(layout)
 
 
+KEYS = "rotations = [[1, 1], [2, 0], [3, 1]]"
+
+
 @pytest.mark.parametrize(
     ("facts", "message"),
     [
@@ -103,6 +106,19 @@ def test_layouts_that_are_refused(layout: str) -> None:
         ("slots = 4, rotations = [[4, 1]]", "a rotation by 4 exceeds the 4 slots"),
         ("rotations = [[1, 1]]", "not the slots"),
         ("slots = 4, composed_rotations = [[1, 2, 3], [2, 1, 1]]", "composed of itself"),
+        (f"slots = 4, {KEYS}, derived_rotations = [[1, 1]]", "belong together"),
+        (f"slots = 4, {KEYS}, root_levels = [1, 2]", "belong together"),
+        (f"slots = 4, {KEYS}, derived_rotations = [[1, 1]], root_levels = [2, 2]", "root_levels"),
+        (
+            f"slots = 4, {KEYS}, derived_rotations = [[1, 1]], root_levels = [0, 2]",
+            "up to its level",
+        ),
+        (f"slots = 4, {KEYS}, derived_rotations = [[1, 5]], root_levels = [1, 2]", "exceeds"),
+        (f"slots = 4, {KEYS}, derived_rotations = [[1, 3]], root_levels = [1, 2]", "not reach it"),
+        (
+            f"slots = 4, {KEYS}, derived_rotations = [[1, 2], [3, 2]], root_levels = [1, 2]",
+            "itself",
+        ),
     ],
 )
 def test_facts_of_a_program_that_are_refused(facts: str, message: str) -> None:

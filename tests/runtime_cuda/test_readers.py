@@ -33,6 +33,7 @@ READ_BY: dict[str, tuple[str, ...]] = {
     "ckks/ciphertext_files.cpp:CkksEngine::load": ("ckks ciphertext", "ckks query", "ckks answer"),
     "ckks/keys/key_files.cpp:seed_of": ("ckks evaluation",),
     "ckks/keys/key_files.cpp:open": ("ckks secret", "ckks evaluation", "ckks public"),
+    "ckks/keys/key_files.cpp:loaded": ("ckks evaluation",),
     "ckks/keys/keys.cpp:number_by": ("ckks evaluation",),
     "python/module.hpp:fill": ("query", "weights"),
     "python/programs.cpp:define_programs": ("program", "text"),

@@ -8,7 +8,7 @@ checksum.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -139,7 +139,7 @@ class KeyedEngine(NativeEngine):
             "parameters": parameters, "identity": identity, "target": cls.target, "note": cls.note,
         }  # fmt: skip
         digests = {EVALUATION: sha256_of(evaluation)}
-        write_index(folder, "server", **told, **asdict(plan), files=digests)
+        write_index(folder, "server", **told, **plan.facts(), files=digests)
         write_index(folder, "client", **told)
 
     @classmethod
@@ -163,6 +163,7 @@ def _facts(parameters: CkksParameters, plan: KeyPlan) -> Any:
         rotations=keys.rotations,
         relinearisation_level=relinearisation,
         conjugation_level=conjugation,
+        derivation=astuple(keys.derivation),
         engine=parameters.device,
     )
 

@@ -24,8 +24,10 @@ from atlasc.program.bootstrap.circuit import circuit
 from atlasc.program.bootstrap.sets import FEWER_KEYS, SETS, most_keys
 from atlasc.program.engine import LEAST_COPIES
 from atlasc.program.function import Function
+from atlasc.program.key_plan import Root
 from atlasc.program.transform_work import TransformWork
 from atlasc.targets.bootstrap_needs import BootstrapNeeds
+from atlasc.targets.ckks.roots import roots_of
 from atlasc.targets.moduli import Moduli, digit_bits, special_for
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.parameters import ParameterSet
@@ -199,6 +201,10 @@ class CkksParameters(ParameterSet):
         base = most_keys(self.bootstrap)
         names = [base, *(f"{base}_{end}" for end in FEWER_KEYS)]
         return replace(self, bootstrap=names[step])
+
+    @property
+    def roots(self) -> dict[int, Root]:
+        return roots_of(self, self._limbs)
 
     @property
     def log_scales(self) -> tuple[float, ...]:

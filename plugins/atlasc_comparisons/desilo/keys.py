@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -137,7 +137,7 @@ def generate_to(
         _require_size(path, sizes[name])
         digests[path.name] = sha256_of(path)
     told: dict[str, Any] = {"parameters": parameters, "identity": keys.identity}
-    write_index(folder, "server", **told, target="desilo", **asdict(plan), files=digests)
+    write_index(folder, "server", **told, target="desilo", **plan.facts(), files=digests)
     secret = bytes(engine.serialize_secret_key(keys.secret))
     write_bytes(folder / "client" / "secret.key", secret)
     write_index(folder, "client", **told, target="desilo")

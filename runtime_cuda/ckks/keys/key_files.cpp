@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <map>
+#include <optional>
 
 #include "atlasc/backend.hpp"
 #include "atlasc/base/error.hpp"
 #include "atlasc/base/tensor_file.hpp"
+#include "ckks/keys/derived_keys.hpp"
 #include "ckks/keys/key_maker.hpp"
 
 namespace atlasc::ckks {
@@ -63,6 +67,13 @@ const char* format_of(const std::string& kind) {
     return kind == public_kind ? public_format : key_format;
 }
 
+/// The levels of roots, of a file that has some.
+constexpr const char* roots_fact = "roots";
+
+std::string text_of(const Derivation& derivation) {
+    return std::to_string(derivation.level) + " " + std::to_string(derivation.last);
+}
+
 Metadata facts(const Interface& interface, const Chain& chain, const char* kind,
                const std::string& key) {
     return {{"kind", kind},
@@ -71,6 +82,16 @@ Metadata facts(const Interface& interface, const Chain& chain, const char* kind,
             {"parameters", interface.parameters.text()},
             {"primes", primes_text(chain)},
             {"key", key}};
+}
+
+Metadata evaluation_facts(const Interface& interface, const Chain& chain, const KeyNeeds& needs,
+                          const std::string& key, const Seed& seed) {
+    Metadata found = facts(interface, chain, evaluation_kind, key);
+    found["seed"] = text_of(seed);
+    if (!needs.derivation.roots.empty()) {
+        found[roots_fact] = text_of(needs.derivation);
+    }
+    return found;
 }
 
 TensorFile open(const Interface& interface, const Chain& chain, PlainFile plain,
@@ -115,23 +136,27 @@ SwitchKey loaded(const Ring& ring, const Seed& seed, const KeyEntry& entry,
         throw Error(file.name() + " lacks a key that the program needs", entry.name,
                     "make keys with this program's client");
     }
-    const Bytes bytes = file.bytes(entry.name);
-    if (bytes.size() != entry.digits * part) {
+    if (file.shape(entry.name) != std::vector<std::size_t>{entry.digits * part}) {
         throw Error(file.name() + " has a key that does not reach its level",
                     entry.name, "make keys with this program's client");
     }
     SwitchKey key{packing, Words(ring.memory(), entry.words(ring.chain()))};
     const Words uniform = ring.polynomial(packing.extended());
     std::vector<Word> words(packing.words());
-    for (std::size_t digit = 0; digit < entry.digits; ++digit) {
-        std::memcpy(words.data(), bytes.data() + digit * part, part);
-        if (!is_reduced(ring.chain(), packing, words.data())) {
-            throw Error(file.name() + " is damaged", "its key " + entry.name);
-        }
-        Word* b = key.words.get() + 2 * digit * packing.words();
+    bool reduced = true;
+    Word* b = key.words.get();
+    std::size_t digit = 0;
+    file.parts(entry.name, part, [&](const Bytes& bytes) {
+        std::memcpy(words.data(), bytes.data(), part);
+        reduced = reduced && is_reduced(ring.chain(), packing, words.data());
         upload(b, words.data(), part);
         sample_uniform_part(ring, seed, entry, digit, uniform.get());
         pack(packing, uniform.get(), b + packing.words());
+        b += 2 * packing.words();
+        ++digit;
+    });
+    if (!reduced) {
+        throw Error(file.name() + " is damaged", "its key " + entry.name);
     }
     return key;
 }
@@ -148,16 +173,50 @@ std::uint64_t working_bytes(const Ring& ring, std::size_t limbs) {
 }
 
 /// Throws Error unless there is memory for the keys, and for an execution or for making keys.
-void require_room(const Ground& ground, const std::vector<KeyEntry>& entries,
-                  std::uint64_t execution) {
+void require_room(const Ground& ground, const PlannedKeys& entries, std::uint64_t execution) {
     std::uint64_t bytes = 0;
     std::size_t limbs = 0;
-    for (const KeyEntry& entry : entries) {
-        bytes += entry.words(ground.ring.chain()) * sizeof(Word);
-        limbs = std::max(limbs, entry.limbs);
+    for (const std::vector<KeyEntry>* some : {&entries.sent, &entries.derived}) {
+        for (const KeyEntry& entry : *some) {
+            bytes += entry.words(ground.ring.chain()) * sizeof(Word);
+            limbs = std::max(limbs, entry.limbs);
+        }
+    }
+    for (const KeyEntry& entry : entries.roots) {
+        bytes += entry.words(*entries.root_chain) * sizeof(Word);
     }
     ground.memory->require(bytes + std::max(execution, working_bytes(ground.ring, limbs)),
                            "the keys and what they work on");
+}
+
+/// Derives keys by roots: `source` gives, for their ring, what makes or reads one.
+template <typename Source>
+void add_derived(const PlannedKeys& entries, const KeyNeeds& needs, const Ring& ring,
+                 EvaluationKeys& keys, const Source& source) {
+    if (!entries.root_chain) {
+        return;
+    }
+    const Ring roots(ring.memory(), *entries.root_chain);
+    const auto root_of = source(roots);
+    std::map<std::size_t, SwitchKey> root_keys;
+    for (const KeyEntry& entry : entries.roots) {
+        root_keys.emplace(entry.amount, root_of(entry));
+    }
+    derive(ring, needs, roots, root_keys, keys);
+}
+
+/// Refuses a file whose roots have other levels (Error). A file that has a key needs no derivation of it.
+void require_derivable(const TensorFile& file, const Chain& chain, KeyNeeds& needs) {
+    std::map<std::size_t, std::size_t>& roots = needs.derivation.roots;
+    for (auto one = roots.begin(); one != roots.end();) {
+        const bool there = file.has(rotation_of(chain, one->first, 0).name);
+        one = there ? roots.erase(one) : std::next(one);
+    }
+    if (!roots.empty() && file.fact(roots_fact) != text_of(needs.derivation)) {
+        throw Error(file.name() + " has no roots that the program's keys are derived by",
+                    "it was made for another program, or by another version of atlasc",
+                    "make keys with this program's client");
+    }
 }
 
 }  // namespace
@@ -176,18 +235,30 @@ void write_keys(const Interface& interface, Ground& ground, const KeyPaths& path
     const Seed seed = fresh_seed();
     const KeyMaker maker(ring, coefficients, seed);
 
-    Metadata server_facts = facts(interface, ring.chain(), evaluation_kind, key);
-    server_facts["seed"] = text_of(seed);
-    TensorWriter server(server_facts);
-    const std::vector<KeyEntry> entries = entries_of(needs_of(interface), ring.chain());
+    const KeyNeeds needs = needs_of(interface);
+    TensorWriter server(evaluation_facts(interface, ring.chain(), needs, key, seed));
+    const PlannedKeys entries(needs, ring.chain());
     std::size_t made = 0;
-    for (const KeyEntry& entry : entries) {
-        server.add(entry.name, entry.digits * entry.packing(ring.chain()).bytes(), [&, entry] {
+    const auto add = [&](const KeyEntry& entry, const Ring& its_ring, const KeyMaker& its_maker) {
+        const std::size_t size = entry.digits * entry.packing(its_ring.chain()).bytes();
+        server.add(entry.name, size, [&, entry] {
             if (progress) {
-                progress(entry.name, made++, entries.size());
+                progress(entry.name, made++, entries.made());
             }
-            return stored(entry, maker.make(entry));
+            return stored(entry, its_maker.make(entry));
         });
+    };
+    for (const KeyEntry& entry : entries.sent) {
+        add(entry, ring, maker);
+    }
+    std::optional<Ring> root_ring;
+    std::optional<KeyMaker> root_maker;
+    if (entries.root_chain) {
+        root_ring.emplace(ring.memory(), *entries.root_chain);
+        root_maker.emplace(*root_ring, coefficients, seed);
+        for (const KeyEntry& entry : entries.roots) {
+            add(entry, *root_ring, *root_maker);
+        }
     }
     server.write_sealed(paths.evaluation, Access::secret);
 
@@ -214,12 +285,19 @@ void write_keys(const Interface& interface, Ground& ground, const KeyPaths& path
 }
 
 std::uint64_t evaluation_bytes(const Interface& interface, const Chain& chain) {
-    Metadata known = facts(interface, chain, evaluation_kind, std::string(identity_size, '0'));
-    known["seed"] = text_of(Seed{});
-    TensorWriter writer(known);
-    for (const KeyEntry& entry : entries_of(needs_of(interface), chain)) {
-        const std::size_t size = entry.digits * entry.packing(chain).bytes();
+    const KeyNeeds needs = needs_of(interface);
+    TensorWriter writer(evaluation_facts(interface, chain, needs, std::string(identity_size, '0'),
+                                         Seed{}));
+    const PlannedKeys entries(needs, chain);
+    const auto count = [&](const KeyEntry& entry, const Chain& its_chain) {
+        const std::size_t size = entry.digits * entry.packing(its_chain).bytes();
         writer.count(entry.name, "U8", {size}, size);
+    };
+    for (const KeyEntry& entry : entries.sent) {
+        count(entry, chain);
+    }
+    for (const KeyEntry& entry : entries.roots) {
+        count(entry, *entries.root_chain);
     }
     return writer.sealed_size();
 }
@@ -227,11 +305,17 @@ std::uint64_t evaluation_bytes(const Interface& interface, const Chain& chain) {
 Role fresh_role(const Interface& interface, Ground& ground, const KeyProgress& progress) {
     const Ring& ring = ground.ring;
     const KeyNeeds needs = needs_of(interface);
-    require_room(ground, entries_of(needs, ring.chain()), interface.memory);
+    const PlannedKeys entries(needs, ring.chain());
+    require_room(ground, entries, interface.memory);
     const Coefficients coefficients = uniform_secret(ring.degree());
-    const KeyMaker maker(ring, coefficients, fresh_seed());
-    return {random_identity(), SecretKey(ring, coefficients),
-            std::make_shared<EvaluationKeys>(maker.make(needs, progress))};
+    const Seed seed = fresh_seed();
+    const auto keys = std::make_shared<EvaluationKeys>(
+        KeyMaker(ring, coefficients, seed).make(needs, progress));
+    add_derived(entries, needs, ring, *keys, [&](const Ring& roots) {
+        const auto maker = std::make_shared<KeyMaker>(roots, coefficients, seed);
+        return [maker](const KeyEntry& entry) { return maker->make(entry); };
+    });
+    return {random_identity(), SecretKey(ring, coefficients), keys};
 }
 
 Role client_role(const Interface& interface, Ground& ground, PlainFile secret) {
@@ -272,13 +356,19 @@ Role server_role(const Interface& interface, Ground& ground, PlainFile evaluatio
     const Ring& ring = ground.ring;
     const TensorFile file = open(interface, ring.chain(), std::move(evaluation), evaluation_kind);
     const Seed seed = seed_of(file);
-    std::vector<KeyEntry> entries = entries_of(needs_of(interface), ring.chain());
+    KeyNeeds needs = needs_of(interface);
+    require_derivable(file, ring.chain(), needs);
+    PlannedKeys entries(needs, ring.chain());
     require_room(ground, entries, interface.memory);
-    number_by(file.names(), entries);
+    number_by(file.names(), entries.sent);
+    number_by(file.names(), entries.roots);
     auto keys = std::make_shared<EvaluationKeys>();
-    for (const KeyEntry& entry : entries) {
+    for (const KeyEntry& entry : entries.sent) {
         keep(*keys, entry, loaded(ring, seed, entry, file));
     }
+    add_derived(entries, needs, ring, *keys, [&](const Ring& roots) {
+        return [&](const KeyEntry& entry) { return loaded(roots, seed, entry, file); };
+    });
     return {file.fact("key"), std::nullopt, std::move(keys)};
 }
 

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
+#include <set>
 #include <string>
 #include <utility>
+
+#include "ckks/keys/derived_keys.hpp"
 
 namespace atlasc::ckks {
 namespace {
@@ -13,6 +16,7 @@ namespace {
 const std::string single[] = {"relinearisation", "conjugation", "to sparse", "to dense",
                               "copies to dense"};
 const std::string rotation = "rotation/";
+const std::string root = "root/";
 
 }  // namespace
 
@@ -22,7 +26,15 @@ KeyNeeds needs_of(const Interface& interface) {
     needs.conjugation = interface.keys.conjugation_level;
     needs.rotations = interface.keys.rotations;
     needs.raising = interface.parameters.bootstraps();
+    needs.derivation = interface.keys.derivation;
+    derived_amounts(needs, interface.parameters.slots);
     return needs;
+}
+
+KeyEntry rotation_of(const Chain& chain, std::size_t amount, int level) {
+    const std::size_t limbs = chain.limbs_at(level);
+    return {KeyEntry::Kind::rotation, amount, limbs, chain.special.size(), digits_of(chain, limbs),
+            0, rotation + std::to_string(amount)};
 }
 
 std::vector<KeyEntry> entries_of(const KeyNeeds& needs, const Chain& chain) {
@@ -47,7 +59,23 @@ std::vector<KeyEntry> entries_of(const KeyNeeds& needs, const Chain& chain) {
         add(Kind::copies_to_dense, 0, chain.top(), single[4]);
     }
     for (const auto& [amount, level] : needs.rotations) {
-        add(Kind::rotation, amount, level, rotation + std::to_string(amount));
+        if (needs.derivation.roots.count(amount) == 0) {
+            add(Kind::rotation, amount, level, rotation + std::to_string(amount));
+        }
+    }
+    return entries;
+}
+
+std::vector<KeyEntry> roots_of(const KeyNeeds& needs, const Chain& roots, std::size_t first) {
+    std::set<std::size_t> amounts;
+    for (const auto& [amount, by] : needs.derivation.roots) {
+        amounts.insert(by);
+    }
+    std::vector<KeyEntry> entries;
+    for (const std::size_t amount : amounts) {
+        KeyEntry& entry = entries.emplace_back(rotation_of(roots, amount, roots.top()));
+        entry.number = static_cast<std::uint32_t>(first + entries.size() - 1);
+        entry.name = root + std::to_string(amount);
     }
     return entries;
 }
@@ -55,9 +83,13 @@ std::vector<KeyEntry> entries_of(const KeyNeeds& needs, const Chain& chain) {
 void number_by(std::vector<std::string> names, std::vector<KeyEntry>& entries) {
     const auto place = [](const std::string& name) {
         const auto kind = std::find(std::begin(single), std::end(single), name) - std::begin(single);
-        const bool rotates = name.compare(0, rotation.size(), rotation) == 0;
-        return std::make_pair(
-            kind, rotates ? std::strtoull(name.c_str() + rotation.size(), nullptr, 10) : 0);
+        const auto amount_behind = [&](const std::string& start) {
+            return name.compare(0, start.size(), start) == 0
+                       ? std::strtoull(name.c_str() + start.size(), nullptr, 10)
+                       : 0;
+        };
+        const bool is_root = name.compare(0, root.size(), root) == 0;
+        return std::make_pair(kind + (is_root ? 1 : 0), amount_behind(is_root ? root : rotation));
     };
     std::sort(names.begin(), names.end(),
               [&](const auto& one, const auto& other) { return place(one) < place(other); });

@@ -36,9 +36,10 @@ struct KeyNeeds {
     int conjugation = -1;
     std::map<std::size_t, int> rotations;
     bool raising = false;
+    Derivation derivation{};
 };
 
-/// Those of the program and of its bootstrap.
+/// Those of the program and of its bootstrap. Throws Error: a key cannot be derived as it says.
 KeyNeeds needs_of(const Interface& interface);
 
 /// One of the keys, of `limbs` primes of Q and some special ones.
@@ -58,8 +59,14 @@ struct KeyEntry {
     std::size_t words(const Chain& chain) const { return 2 * digits * packing(chain).words(); }
 };
 
-/// All keys in a fixed order.
+/// All keys that a client makes, in a fixed order; roots come after them.
 std::vector<KeyEntry> entries_of(const KeyNeeds& needs, const Chain& chain);
+
+/// The roots that a client makes, on the chain `roots`; the first one has the number `first`.
+std::vector<KeyEntry> roots_of(const KeyNeeds& needs, const Chain& roots, std::size_t first);
+
+/// A rotation key without a number.
+KeyEntry rotation_of(const Chain& chain, std::size_t amount, int level);
 
 /// Gives keys the numbers with which they were made: their places in that order among all keys of a
 /// file, which may have more than a program needs.

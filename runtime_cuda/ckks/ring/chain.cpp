@@ -92,21 +92,6 @@ std::vector<int> parts_of(int bits, int most) {
     return parts;
 }
 
-/// Groups neighbours of at most `most` bits in all.
-std::vector<std::size_t> groups_of(const std::vector<int>& bits, int most) {
-    std::vector<std::size_t> starts = {0};
-    int sum = 0;
-    for (std::size_t at = 0; at < bits.size(); ++at) {
-        if (sum + bits[at] > most || at - starts.back() == most_in_block) {
-            starts.push_back(at);
-            sum = 0;
-        }
-        sum += bits[at];
-    }
-    starts.push_back(bits.size());
-    return starts;
-}
-
 void require(bool possible, const std::string& why) {
     if (!possible) {
         throw Error("the engine cannot have the parameters of the program", why,
@@ -287,6 +272,20 @@ Chain landed(Chain chain, int level) {
                   chain.q.begin() + static_cast<std::ptrdiff_t>(end));
     std::transform(chain.limbs.begin(), chain.limbs.end(), chain.limbs.begin(), without);
     return chain;
+}
+
+std::vector<std::size_t> groups_of(const std::vector<int>& bits, int most) {
+    std::vector<std::size_t> starts = {0};
+    int sum = 0;
+    for (std::size_t at = 0; at < bits.size(); ++at) {
+        if (sum + bits[at] > most || at - starts.back() == most_in_block) {
+            starts.push_back(at);
+            sum = 0;
+        }
+        sum += bits[at];
+    }
+    starts.push_back(bits.size());
+    return starts;
 }
 
 std::size_t digits_of(const Chain& chain, std::size_t limbs) {

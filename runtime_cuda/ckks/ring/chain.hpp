@@ -80,6 +80,9 @@ Chain chain_of(const Parameters& parameters);
 /// fewer primes; keys stay those of the whole chain.
 Chain landed(Chain chain, int level);
 
+/// Where digits of a key switch start, and the end: neighbours of at most `most` bits in all.
+std::vector<std::size_t> groups_of(const std::vector<int>& bits, int most);
+
 /// Digits of a key switch of a polynomial of the first `limbs` primes.
 std::size_t digits_of(const Chain& chain, std::size_t limbs);
 

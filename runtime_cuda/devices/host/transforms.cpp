@@ -65,17 +65,19 @@ struct Transforms::Tables {
     std::size_t special;
     std::size_t degree;
 
-    /// Calls transform(result, operand, table, polynomial, limb) for all limbs.
+    /// Calls transform(result, operand, table, polynomial, limb) for all limbs. Those of one prime come
+    /// one after another: they share the table.
     template <typename Transform>
     void each(const Limbs& limbs, const Transform& transform) const {
         const std::size_t size_q = primes.size() - special;
         const std::size_t length = degree >> limbs.log_run;
         const std::size_t size = limbs.copies * limbs.count;
-        parallel(limbs.polynomials * size, 1, [&](std::size_t begin, std::size_t end) {
+        const std::size_t polynomials = limbs.polynomials;
+        parallel(polynomials * size, polynomials, [&](std::size_t begin, std::size_t end) {
             for (std::size_t at = begin; at < end; ++at) {
-                const std::size_t polynomial = at / size;
-                const std::size_t limb = at % limbs.count;
-                const std::size_t start = at % size * length;
+                const std::size_t polynomial = at % polynomials;
+                const std::size_t limb = at / polynomials % limbs.count;
+                const std::size_t start = at / polynomials * length;
                 if (limbs.skips(polynomial, limb)) {
                     continue;
                 }

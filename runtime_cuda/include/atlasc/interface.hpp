@@ -36,11 +36,19 @@ struct Parameters {
     std::string text() const;
 };
 
+/// Rotation keys that a server derives from others: ckks/keys/derived_keys.hpp.
+struct Derivation {
+    int level = -1;  ///< the highest one of a derived key
+    int last = -1;   ///< roots divide by the primes of the levels above it, up to this one
+    std::map<std::size_t, std::size_t> roots{};  ///< derived amount -> amount of its root
+};
+
 /// Evaluation keys of a program: a level is -1 if the key is not needed.
 struct KeyPlan {
     std::map<std::size_t, int> rotations;  ///< amount to the left -> highest level of its key
     int relinearisation_level = -1;
     int conjugation_level = -1;
+    Derivation derivation{};
 };
 
 /// A tensor that the client encrypts: [batch, tokens, features] or [batch, features].

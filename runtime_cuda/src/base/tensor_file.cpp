@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <future>
 #include <utility>
 
 #include "atlasc/base/error.hpp"
@@ -250,11 +251,17 @@ Bytes TensorFile::read(const std::string& name) const {
     const Entry& found = entry(name);
     Bytes bytes(found.end - found.begin);
     file_.read(data_start_ + found.begin, bytes.data(), bytes.size());
-    const auto digest = digests_.find(name);
-    if (digest != digests_.end() && digest->second != sha256(bytes.data(), bytes.size())) {
-        fail("array " + name + " does not match its checksum");
+    if (digests_.count(name) != 0) {
+        require_digest(name, sha256(bytes.data(), bytes.size()));
     }
     return bytes;
+}
+
+void TensorFile::require_digest(const std::string& name, const Digest& digest) const {
+    const auto known = digests_.find(name);
+    if (known != digests_.end() && known->second != digest) {
+        fail("array " + name + " does not match its checksum");
+    }
 }
 
 Tensor TensorFile::tensor(const std::string& name) const {
@@ -272,11 +279,44 @@ Tensor TensorFile::tensor(const std::string& name) const {
     return tensor;
 }
 
-Bytes TensorFile::bytes(const std::string& name) const {
-    if (type(name) != "U8") {
-        fail("array " + name + " holds " + type(name) + ", not bytes");
+const TensorFile::Entry& TensorFile::entry_of_bytes(const std::string& name) const {
+    const Entry& found = entry(name);
+    if (found.type != "U8") {
+        fail("array " + name + " holds " + found.type + ", not bytes");
     }
+    return found;
+}
+
+Bytes TensorFile::bytes(const std::string& name) const {
+    entry_of_bytes(name);
     return read(name);
+}
+
+void TensorFile::parts(const std::string& name, std::size_t size,
+                       const std::function<void(const Bytes&)>& use) const {
+    const Entry& found = entry_of_bytes(name);
+    Sha256 state;
+    Bytes part;
+    Bytes next;
+    const auto read_next = [&](std::uint64_t at) {
+        next.resize(std::min<std::uint64_t>(size, found.end - at));
+        file_.read(data_start_ + at, next.data(), next.size());
+        state.add(next.data(), next.size());
+    };
+    std::future<void> reading;  // after what it writes to, so that it ends first
+    for (std::uint64_t at = found.begin; at < found.end; at += part.size()) {
+        if (at == found.begin) {
+            read_next(at);
+        } else {
+            reading.get();
+        }
+        part.swap(next);
+        if (at + part.size() < found.end) {
+            reading = std::async(std::launch::async, read_next, at + part.size());
+        }
+        use(part);
+    }
+    require_digest(name, state.digest());
 }
 
 Digest TensorFile::digest() const { return digest_of(file_, 0, file_.size()); }

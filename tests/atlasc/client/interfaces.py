@@ -23,7 +23,8 @@ def with_rows(interface: Interface, **rows: list[dict[str, Any]]) -> Interface:
     }
     found: Interface = library.Interface(
         model=interface.model, identity=interface.identity, rotations=keys.rotations,
-        relinearization_level=relinearization, conjugation_level=conjugation, **made,
+        relinearization_level=relinearization, conjugation_level=conjugation,
+        derivation=interface.derivation, **made,
     )  # fmt: skip
     return found
 

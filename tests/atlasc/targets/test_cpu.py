@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import itertools
+import json
 import os
 import signal
 import struct
@@ -22,6 +24,7 @@ from atlasc.program.key_plan import KeyPlan
 from atlasc.targets.base import no_progress
 from atlasc.targets.cpu.engine import CpuEngine
 from atlasc.targets.cpu.parameters import CpuParameters
+from tests.sealed_files import Array, opened, sealed
 
 
 def fresh(parameters: CpuParameters) -> CpuEngine:
@@ -98,6 +101,40 @@ def test_a_key_set_serves_a_program_that_needs_some_of_its_keys(tmp_path: Path) 
             turned = server.serialize(server.rotate(server.deserialize(sent), amount))
             found = client.decrypt(client.deserialize(turned))
             assert np.abs(found - np.roll(vector, -amount)).max() < 1e-6
+
+
+def test_a_changed_key_is_refused(tmp_path: Path) -> None:
+    """In each of its digits, which are read one after another."""
+    parameters = CpuParameters.choose(8, 2**13)
+    for role in ("client", "server"):
+        (tmp_path / role).mkdir()
+    CpuEngine.generate_to(parameters, KeyPlan({1: 8}), tmp_path, no_progress)
+    path = tmp_path / "server" / "evaluation.key"
+    index = path.with_name("keys.json")
+    whole = path.read_bytes()
+    metadata, arrays = opened(whole)
+    (name, key), digits = arrays.popitem(), parameters.digits(8)
+    assert not arrays and digits > 2
+    start = whole.index(key.data)
+
+    def refused(content: bytes) -> str:
+        path.write_bytes(content)
+        facts = json.loads(index.read_text())
+        facts["files"] = {path.name: hashlib.sha256(content).hexdigest()}
+        index.write_text(json.dumps(facts))
+        with pytest.raises(AtlasError) as error:
+            CpuEngine.load("server", path.parent, parameters, KeyPlan({1: 8}))
+        return str(error.value)
+
+    for digit in range(digits):
+        at = start + (digit + 1) * len(key.data) // digits - 1
+        changed = whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
+        assert f"array {name} does not match its checksum" in refused(changed)
+        assert "it is truncated" in refused(whole[:at])
+        # A seal is no secret: whoever makes a file can give it residues that are none.
+        data = key.data[: at - start - 15] + b"\xff" * 16 + key.data[at - start + 1 :]
+        forged = sealed(metadata, {name: Array("U8", (len(data),), data)})
+        assert f"its key {name}" in refused(forged)
 
 
 def checksum(words: np.ndarray) -> int:

@@ -126,8 +126,20 @@ inline Vector addend(Vector x, const Modulus& m) { return x - m.q; }
 /// So all that is multiplied is within 4, as `lazy` wants it.
 inline Vector in_stage(Vector x, const Modulus&) { return x; }
 inline Vector in_pass(Vector x, const Modulus& m) { return settled(x, m); }
+inline Vector after_pass(Vector x, std::size_t, const Modulus& m) { return settled(x, m); }
 
 inline Vector reduced(Vector x, const Modulus& m) { return residue(settled(x, m), m); }
+
+/// Blocks of two vectors that a transform computes at once: as many as registers hold.
+constexpr std::size_t blocks_at_once = 1;
+
+/// Calls work with what transforms modulo q take.
+constexpr Word forward_multiple = 1;
+constexpr Word backward_multiple = 1;
+template <typename Work>
+inline void with_modulus(Word q, Word, const Work& work) {
+    work(Modulus(q));
+}
 
 using Reduction = Modulus;
 

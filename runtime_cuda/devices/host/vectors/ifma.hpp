@@ -79,8 +79,53 @@ inline Vector lazy_difference(Vector a, Vector b, const Modulus& m) { return a -
 inline Vector in_stage(Vector x, const Modulus& m) { return below(x, m.twice); }
 inline Vector in_pass(Vector x, const Modulus&) { return x; }
 
+/// The same for sums after a backward pass whose first stage is of halves of so many numbers.
+inline Vector after_pass(Vector x, std::size_t, const Modulus&) { return x; }
+
 /// What a transform leaves behind, below 4q.
 inline Vector reduced(Vector x, const Modulus& m) { return below(below(x, m.twice), m.q); }
+
+/// A prime below 2^42: transforms need not make numbers smaller, as 2^10 q is less than 2^52. Bits from
+/// 2^52 on are not cleared between stages, since products do not read them.
+struct Roomy : Modulus {
+    /// `multiple` q is added to differences.
+    Roomy(Word q, Word multiple) : Modulus(q), added(all(multiple * q)), one(root_of(1, q)) {}
+
+    Vector added;
+    Root one;
+};
+
+inline bool is_roomy(Word q) { return q >> 42 == 0; }
+
+inline Vector lazy(Vector x, const Root& root, const Roomy& m) {
+    const Vector zero = _mm512_setzero_si512();
+    const Vector high = _mm512_madd52hi_epu64(zero, x, root.quotient);
+    const Vector product = _mm512_madd52lo_epu64(zero, x, root.value);
+    return _mm512_madd52lo_epu64(product, high, m.minus);
+}
+
+inline Vector lazy_difference(Vector a, Vector b, const Roomy& m) { return a - b + m.added; }
+inline Vector in_stage(Vector x, const Roomy&) { return x; }
+
+/// Forward, a stage adds a product, which is below 2q: 16 stages end below 33q.
+constexpr Word forward_multiple = 2;
+inline Vector reduced(Vector x, const Roomy& m) { return times(x, m.one, m); }
+
+/// Backward, a stage doubles sums. Ten stages end below 2^10 q, where they become products; eight more
+/// begin below 2^9 q.
+constexpr Word backward_multiple = 512;
+inline Vector after_pass(Vector x, std::size_t half, const Roomy& m) {
+    return half == 256 ? lazy(x, m.one, m) : x;
+}
+
+/// Blocks of two vectors that a transform computes at once: as many as registers hold.
+constexpr std::size_t blocks_at_once = 4;
+
+/// Calls work with what transforms modulo q take.
+template <typename Work>
+inline void with_modulus(Word q, Word multiple, const Work& work) {
+    is_roomy(q) ? work(Roomy(q, multiple)) : work(Modulus(q));
+}
 
 /// What sums of products take.
 struct Reduction : Modulus {
@@ -113,9 +158,16 @@ struct Sum {
     }
 
     Vector reduced(const Reduction& m) const {
-        const Vector carried = upper + _mm512_srli_epi64(lower, 52);
-        const Vector rest = _mm512_and_si512(lower, m.mask);
-        return ifma::reduced(lazy(carried, m.high, m) + lazy(rest, m.one, m), m);
+        return ifma::reduced(folded(upper + _mm512_srli_epi64(lower, 52), m), m);
+    }
+
+    /// 2^52 high + the lowest 52 bits of `lower`, below 4q: `lazy` products with 2^52 and with one, added
+    /// up before their multiples of q are subtracted.
+    Vector folded(Vector high, const Reduction& m) const {
+        Vector quotient = _mm512_madd52hi_epu64(_mm512_setzero_si512(), high, m.high.quotient);
+        quotient = _mm512_madd52hi_epu64(quotient, lower, m.one.quotient);
+        const Vector product = _mm512_madd52lo_epu64(lower, high, m.high.value);
+        return _mm512_and_si512(_mm512_madd52lo_epu64(product, quotient, m.minus), m.mask);
     }
 
     Vector upper;
@@ -125,13 +177,12 @@ struct Sum {
 /// What longer sums take.
 struct LongReduction : Reduction {
     explicit LongReduction(Word q)
-        : Reduction(q), four_times(all(4 * q)), top(root_of(power_of_two(104, q), q)) {}
+        : Reduction(q), top(root_of(power_of_two(104, q), q)) {}
 
     static Word power_of_two(int exponent, Word q) {
         return static_cast<Word>((static_cast<Wide>(1) << exponent) % q);
     }
 
-    Vector four_times;
     Root top;  ///< 2^104
 };
 
@@ -147,10 +198,8 @@ struct LongSum : Sum {
 
     Vector reduced(const LongReduction& m) const {
         const Vector carried = upper + _mm512_srli_epi64(lower, 52);
-        const Vector sum = lazy(_mm512_srli_epi64(carried, 52), m.top, m) +
-                           lazy(_mm512_and_si512(carried, m.mask), m.high, m) +
-                           lazy(_mm512_and_si512(lower, m.mask), m.one, m);
-        return ifma::reduced(below(sum, m.four_times), m);
+        const Vector rest = lazy(_mm512_srli_epi64(carried, 52), m.top, m);
+        return ifma::reduced(rest + below(folded(carried, m), m.twice), m);
     }
 };
 

@@ -3,7 +3,8 @@
 namespace {
 
 /// Cooley and Tukey's.
-inline void forward_butterfly(Vector& top, Vector& bottom, const Root& root, const Modulus& m) {
+template <typename M>
+inline void forward_butterfly(Vector& top, Vector& bottom, const Root& root, const M& m) {
     const Vector u = in_stage(top, m);
     const Vector v = lazy(bottom, root, m);
     top = u + v;
@@ -11,7 +12,8 @@ inline void forward_butterfly(Vector& top, Vector& bottom, const Root& root, con
 }
 
 /// Gentleman and Sande's.
-inline void backward_butterfly(Vector& top, Vector& bottom, const Root& root, const Modulus& m) {
+template <typename M>
+inline void backward_butterfly(Vector& top, Vector& bottom, const Root& root, const M& m) {
     const Vector sum = top + bottom;
     const Vector difference = lazy_difference(top, bottom, m);
     top = in_stage(sum, m);
@@ -30,7 +32,8 @@ inline Vector load_as(const Word* from) {
 }
 
 /// The first stage of a forward transform alone.
-inline void forward_one(Word* a, const Roots& roots, std::size_t half, const Modulus& m) {
+template <typename M>
+inline void forward_one(Word* a, const Roots& roots, std::size_t half, const M& m) {
     const Root root = same(roots, 1);
     for (std::size_t at = 0; at < half; at += width) {
         Vector top = load(a + at);
@@ -42,9 +45,9 @@ inline void forward_one(Word* a, const Roots& roots, std::size_t half, const Mod
 }
 
 /// Two stages at once, of halves and then of quarters, for blocks from `begin` on.
-template <Form form>
+template <Form form, typename M>
 inline void forward_two(Word* a, const Roots& roots, std::size_t blocks, std::size_t half,
-                        std::size_t begin, std::size_t end, const Modulus& m) {
+                        std::size_t begin, std::size_t end, const M& m) {
     const std::size_t quarter = half / 2;
     for (std::size_t block = begin; block < end; ++block) {
         const Root first = same(roots, blocks + block);
@@ -69,32 +72,96 @@ inline void forward_two(Word* a, const Roots& roots, std::size_t blocks, std::si
     }
 }
 
-/// The stages of halves that are less than a vector, on block `block` of two vectors.
-template <int half>
-inline void forward_inside(Vector& x, Vector& y, const Roots& roots, std::size_t degree,
-                           std::size_t block, const Modulus& m) {
-    trade<half>(x, y);
+/// Two vectors of a transform.
+struct Pair {
+    Vector x;
+    Vector y;
+
+    Pair() {}
+};
+
+/// The stages of halves that are less than a vector, on some blocks of two vectors from `block` on: one
+/// waits for its products while others are computed.
+template <int half, std::size_t count, typename M>
+inline void forward_inside(Pair (&pairs)[count], const Roots& roots, std::size_t degree,
+                           std::size_t block, const M& m) {
     const std::size_t root = degree / (2 * half) + width / half * block;
-    forward_butterfly(x, y, spread<half>(roots, root), m);
+    for (std::size_t at = 0; at < count; ++at) {
+        trade<half>(pairs[at].x, pairs[at].y);
+    }
+    for (std::size_t at = 0; at < count; ++at) {
+        forward_butterfly(pairs[at].x, pairs[at].y,
+                          spread<half>(roots, root + width / half * at), m);
+    }
     if constexpr (half > 1) {
-        forward_inside<half / 2>(x, y, roots, degree, block, m);
+        forward_inside<half / 2>(pairs, roots, degree, block, m);
     }
 }
 
-template <int half = 1>
-inline void backward_inside(Vector& x, Vector& y, const Roots& roots, std::size_t degree,
-                            std::size_t block, const Modulus& m) {
+template <int half, std::size_t count, typename M>
+inline void backward_inside(Pair (&pairs)[count], const Roots& roots, std::size_t degree,
+                            std::size_t block, const M& m) {
     const std::size_t root = degree / (2 * half) + width / half * block;
-    backward_butterfly(x, y, spread<half>(roots, root), m);
-    trade<half>(x, y);
+    for (std::size_t at = 0; at < count; ++at) {
+        backward_butterfly(pairs[at].x, pairs[at].y,
+                           spread<half>(roots, root + width / half * at), m);
+    }
+    for (std::size_t at = 0; at < count; ++at) {
+        trade<half>(pairs[at].x, pairs[at].y);
+    }
     if constexpr (2 * half < width) {
-        backward_inside<2 * half>(x, y, roots, degree, block, m);
+        backward_inside<2 * half>(pairs, roots, degree, block, m);
+    }
+}
+
+/// The last stages of a forward transform, of halves of a vector or less.
+template <std::size_t count, typename M>
+inline void forward_last(Word* a, const Roots& roots, std::size_t degree, std::size_t begin,
+                         std::size_t end, const M& m) {
+    for (std::size_t block = begin; block < end; block += count) {
+        Word* start = a + 2 * width * block;
+        Pair pairs[count];
+        for (std::size_t at = 0; at < count; ++at) {
+            pairs[at].x = load_lazy(start + 2 * width * at);
+            pairs[at].y = load_lazy(start + 2 * width * at + width);
+            forward_butterfly(pairs[at].x, pairs[at].y,
+                              same(roots, degree / (2 * width) + block + at), m);
+        }
+        forward_inside<width / 2>(pairs, roots, degree, block, m);
+        for (std::size_t at = 0; at < count; ++at) {
+            interleave(pairs[at].x, pairs[at].y);
+            store(start + 2 * width * at, reduced(pairs[at].x, m));
+            store(start + 2 * width * at + width, reduced(pairs[at].y, m));
+        }
+    }
+}
+
+/// The first stages of a backward transform, of halves of a vector or less.
+template <std::size_t count, typename M>
+inline void backward_first(Word* a, const Word* in, const Roots& roots, std::size_t degree,
+                           std::size_t begin, std::size_t end, const M& m) {
+    for (std::size_t block = begin; block < end; block += count) {
+        const std::size_t start = 2 * width * block;
+        Pair pairs[count];
+        for (std::size_t at = 0; at < count; ++at) {
+            pairs[at].x = load(in + start + 2 * width * at);
+            pairs[at].y = load(in + start + 2 * width * at + width);
+            deal(pairs[at].x, pairs[at].y);
+        }
+        backward_inside<1>(pairs, roots, degree, block, m);
+        for (std::size_t at = 0; at < count; ++at) {
+            backward_butterfly(pairs[at].x, pairs[at].y,
+                               same(roots, degree / (2 * width) + block + at), m);
+            store_lazy(a + start + 2 * width * at, after_pass(pairs[at].x, width, m));
+            store_lazy(a + start + 2 * width * at + width, pairs[at].y);
+        }
     }
 }
 
 /// Two stages at once, of blocks of 2 and then of 4 halves.
+template <typename M>
 inline void backward_two(Word* a, const Roots& roots, std::size_t degree, std::size_t half,
-                         std::size_t begin, std::size_t end, const Modulus& m) {
+                         std::size_t begin, std::size_t end, const M& m) {
     const std::size_t blocks = degree / (4 * half);
     for (std::size_t block = begin; block < end; ++block) {
         const Root last = same(roots, blocks + block);
@@ -111,16 +178,16 @@ inline void backward_two(Word* a, const Roots& roots, std::size_t degree, std::s
             backward_butterfly(x2, x3, right, m);
             backward_butterfly(x0, x2, last, m);
             backward_butterfly(x1, x3, last, m);
-            store_lazy(place, in_pass(x0, m));
-            store_lazy(place + half, in_pass(x1, m));
+            store_lazy(place, after_pass(x0, half, m));
+            store_lazy(place + half, after_pass(x1, half, m));
             store_lazy(place + 2 * half, x2);
             store_lazy(place + 3 * half, x3);
         }
     }
 }
 
-void forward(Word* a, const NttTable& table, int log_degree) {
-    const Modulus m(table.q);
+template <typename M>
+void forward_modulo(Word* a, const NttTable& table, int log_degree, const M& m) {
     const Roots& roots = table.forward;
     const std::size_t degree = std::size_t{1} << log_degree;
     std::size_t blocks = 1;
@@ -149,38 +216,30 @@ void forward(Word* a, const NttTable& table, int log_degree) {
             forward_two<Form::lazy>(a, roots, blocks * inner, size, part * inner,
                                     (part + 1) * inner, m);
         }
-        for (std::size_t block = part * inner; block < (part + 1) * inner; ++block) {
-            Word* start = a + 2 * width * block;
-            Vector x = load_lazy(start);
-            Vector y = load_lazy(start + width);
-            forward_butterfly(x, y, same(roots, degree / (2 * width) + block), m);
-            forward_inside<width / 2>(x, y, roots, degree, block, m);
-            interleave(x, y);
-            store(start, reduced(x, m));
-            store(start + width, reduced(y, m));
-        }
+        const auto last =
+            inner < blocks_at_once ? forward_last<1, M> : forward_last<blocks_at_once, M>;
+        last(a, roots, degree, part * inner, (part + 1) * inner, m);
     }
 }
 
-void backward(Word* a, const Word* in, const NttTable& table) {
-    const Modulus m(table.q);
+void forward(Word* a, const NttTable& table, int log_degree) {
+    with_modulus(table.q, forward_multiple,
+                 [&](const auto& m) { forward_modulo(a, table, log_degree, m); });
+}
+
+template <typename M>
+void backward_modulo(Word* a, const Word* in, const NttTable& table, const M& m) {
     const Roots& roots = table.backward;
     const std::size_t degree = std::size_t{1} << table.log_degree;
     std::size_t half = 2 * width;  // of the next stage
     const std::size_t part = std::min(near, degree / 4);
     // What lies near, for one part after another.
     for (std::size_t start = 0; start < degree; start += part) {
-        for (std::size_t block = start / (2 * width); block < (start + part) / (2 * width);
-             ++block) {
-            Word* place = a + 2 * width * block;
-            Vector x = load(in + 2 * width * block);
-            Vector y = load(in + 2 * width * block + width);
-            deal(x, y);
-            backward_inside(x, y, roots, degree, block, m);
-            backward_butterfly(x, y, same(roots, degree / (2 * width) + block), m);
-            store_lazy(place, in_pass(x, m));
-            store_lazy(place + width, y);
-        }
+        const std::size_t first = start / (2 * width);
+        const std::size_t end = (start + part) / (2 * width);
+        const auto begin =
+            end - first < blocks_at_once ? backward_first<1, M> : backward_first<blocks_at_once, M>;
+        begin(a, in, roots, degree, first, end, m);
         for (half = 2 * width; 4 * half <= part; half *= 4) {
             backward_two(a, roots, degree, half, start / (4 * half), (start + part) / (4 * half),
                          m);
@@ -224,6 +283,11 @@ void backward(Word* a, const Word* in, const NttTable& table) {
             store(a + at + half, bottom);
         }
     }
+}
+
+void backward(Word* a, const Word* in, const NttTable& table) {
+    with_modulus(table.q, backward_multiple,
+                 [&](const auto& m) { backward_modulo(a, in, table, m); });
 }
 
 }  // namespace

@@ -83,6 +83,12 @@ public:
     /// An array of bytes.
     Bytes bytes(const std::string& name) const;
 
+    /// Gives an array of bytes in order to `use`, in parts of `size` bytes, the last of which may be
+    /// smaller. The next part is read, and its digest computed, by another thread meanwhile. Throws
+    /// Error after the last part if the array does not match its checksum: what was used is void.
+    void parts(const std::string& name, std::size_t size,
+               const std::function<void(const Bytes&)>& use) const;
+
     /// Digest of the whole file.
     Digest digest() const;
 
@@ -95,6 +101,8 @@ private:
     };
 
     const Entry& entry(const std::string& name) const;
+    const Entry& entry_of_bytes(const std::string& name) const;
+    void require_digest(const std::string& name, const Digest& digest) const;
     Bytes read(const std::string& name) const;
     void read_header(const std::string& header);
     void check_cover() const;

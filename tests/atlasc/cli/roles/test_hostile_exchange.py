@@ -93,14 +93,17 @@ def crafted(exchange: Exchange, client: Client, slots: np.ndarray) -> bytes:
     return client.engine.serialize(client.engine.encrypt(slots, output.level))
 
 
-def forged(genuine: bytes, first: np.ndarray, second: np.ndarray) -> bytes:
-    """A ciphertext with the same residues of every prime: identity, level, checksum, residues."""
-    head, size = 32 + 16, (len(genuine) - 48) // 2
-    parts = [np.resize(part.astype("<u8"), size // 8).tobytes() for part in (first, second)]
+def forged(client: Client, genuine: bytes, first: np.ndarray, second: np.ndarray) -> bytes:
+    """A ciphertext with the same residues of every prime: identity, level, form (not packed),
+    checksum, residues.
+    """
+    (level,) = struct.unpack("<I", genuine[32:36])
+    words = 2 * client.engine.slots * (level + 1)
+    parts = [np.resize(part.astype("<u8"), words).tobytes() for part in (first, second)]
     total = 0xCBF29CE484222325
     for word in np.frombuffer(b"".join(parts), "<u8").tolist():
         total = (total ^ word) * 0x100000001B3 % 2**64
-    return genuine[: head - 8] + struct.pack("<Q", total) + b"".join(parts)
+    return genuine[:36] + struct.pack("<IQ", 0, total) + b"".join(parts)
 
 
 def answers(exchange: Exchange, client: Client) -> dict[str, tuple[bytes, bool]]:
@@ -133,9 +136,9 @@ def answers(exchange: Exchange, client: Client) -> dict[str, tuple[bytes, bool]]
     made = {name: (crafted(exchange, client, s), refused) for name, (s, refused) in table.items()}
     genuine, zeros = made["good"][0], np.zeros(1)
     # c1 = 2^31 decrypts to 2^31 times the secret key, whose slots are small numbers like answers.
-    made["values of the secret key"] = (forged(genuine, zeros, zeros + 2**31), True)
+    made["values of the secret key"] = (forged(client, genuine, zeros, zeros + 2**31), True)
     words = np.random.default_rng(1).integers(2**35, size=2**12)
-    made["garbage"] = (forged(genuine, words, words[::-1]), True)
+    made["garbage"] = (forged(client, genuine, words, words[::-1]), True)
     return made
 
 

@@ -51,6 +51,13 @@ void transforms(const Chain& chain, int log_degree) {
         Row back(degree);
         made.backward(limb(back.data(), y.data(), at));
         expect(back == x, where + "the way back");
+        const Row largest(degree, q.value - 1);  // sums of these are the largest
+        made.backward(limb(back.data(), largest.data(), at));
+        made.forward(limb(back.data(), back.data(), at));
+        expect(back == largest, where + "back and forth");
+        made.forward(limb(back.data(), largest.data(), at));
+        made.backward(limb(back.data(), back.data(), at));
+        expect(back == largest, where + "forth and back");
         if (log_degree <= 11) {
             const Row other = random_row(degree, q.value);
             Row z = other;
@@ -283,10 +290,10 @@ void kernels(const Chain& chain, int log_degree) {
 }
 
 void all() {
-    for (const int log_degree : {11, 12, 13, 16}) {  // odd and even numbers of stages
+    for (const int log_degree : {11, 12, 13, 16, 17}) {  // odd and even numbers of stages
         const atlasc::Interface interface = conformance::leveled(log_degree, 2, 2);
         atlasc::Parameters parameters = interface.parameters;
-        parameters.moduli->primes = {50, 50, 30, 40};
+        parameters.moduli->primes = {50, 43, 30, 42};  // on both sides of 2^42
         parameters.moduli->special = {50, 50};
         for (int kind = 0; kind < 2; ++kind) {
             transforms(chain_of(parameters), log_degree);

@@ -4,6 +4,7 @@
 //     launches program FILE BYTES  the same, where something else leaves so much of the memory
 //     launches program FILE graphs the third time, where bootstraps are graphs
 //     launches bootstraps FILE     of atlasc/emit/parameter_set.py, with --copies 1 32
+//     launches stages FILE         the same, by stages of a bootstrap
 //     launches calls FILE          of such a set, those of conformance/calls.hpp
 //     launches calls LOG_DEGREE LEVELS SPECIAL_PRIMES
 #include <cstdlib>
@@ -21,7 +22,8 @@ namespace {
 using namespace atlasc;
 
 /// With keys that nobody made. From here on what the device is asked to do is counted.
-std::unique_ptr<ckks::CkksEngine> counting_engine(const Interface& interface,
+template <typename Engine = ckks::CkksEngine>
+std::unique_ptr<Engine> counting_engine(const Interface& interface,
                                                   std::shared_ptr<ckks::Memory> memory) {
     const ckks::Chain chain = ckks::chain_of(interface.parameters);
     auto ground = std::make_unique<ckks::Ground>(chain, std::move(memory));
@@ -29,7 +31,7 @@ std::unique_ptr<ckks::CkksEngine> counting_engine(const Interface& interface,
     tally.begun = true;
     ckks::Role role = ckks::fresh_role(interface, *ground);
     tally.begun = false;  // the engine tries its transforms
-    auto engine = std::make_unique<ckks::CkksEngine>(std::move(ground), std::move(role));
+    auto engine = std::make_unique<Engine>(std::move(ground), std::move(role));
     tally.begun = true;
     return engine;
 }
@@ -80,6 +82,67 @@ void print(const std::string& name, std::clock_t start, const ckks::CkksEngine& 
     std::cout << "]}" << std::endl;
 }
 
+/// Prints what a bootstrap does, whole or stage by stage.
+class Staged final : public ckks::CkksEngine {
+public:
+    using CkksEngine::CkksEngine;
+
+    Ciphertexts transform(const Ciphertexts& xs, const std::vector<GiantStep>& steps,
+                          bool chained) override {
+        begin_stage(raised_ ? "CtS" : "StC");
+        return CkksEngine::transform(xs, steps, chained);
+    }
+    Ciphertext raise_modulus(const Ciphertext& x, int level, std::size_t copies) override {
+        begin_stage("ModRaise");
+        raised_ = true;
+        return CkksEngine::raise_modulus(x, level, copies);
+    }
+    Ciphertext rotate_sum(const Ciphertext& x, const std::vector<std::size_t>& amounts) override {
+        begin_stage("copies");
+        return CkksEngine::rotate_sum(x, amounts);
+    }
+    Ciphertext conjugate(const Ciphertext& x) override {
+        begin_stage("conjugation");
+        Ciphertext made = CkksEngine::conjugate(x);
+        begin_stage("EvalMod");
+        return made;
+    }
+    void bootstrap(const Ciphertexts& xs, std::size_t period, const std::string& name, int level,
+                   bool by_stages) {
+        bootstrap_many(xs, period, level);  // encodes its diagonals
+        name_ = name;
+        by_stages_ = by_stages;
+        raised_ = false;
+        numbers_.clear();
+        stage_ = "begin";
+        begin();
+        bootstrap_many(xs, period, level);
+        end();
+        by_stages_ = false;
+    }
+
+private:
+    void begin_stage(const std::string& stage) {
+        if (by_stages_) {
+            end();
+            stage_ = stage + (numbers_[stage]++ == 0 ? "" : " " + std::to_string(numbers_[stage]));
+            begin();
+        }
+    }
+    void begin() {
+        stand_in::tally().clear();
+        start_ = std::clock();
+    }
+    void end() { print(by_stages_ ? name_ + " " + stage_ : name_, start_, *this); }
+
+    std::string name_;
+    std::string stage_;
+    std::map<std::string, int> numbers_;  ///< stages of a name
+    bool by_stages_ = false;
+    bool raised_ = false;
+    std::clock_t start_ = 0;
+};
+
 void program(const std::string& path, std::uint64_t bytes, int times) {
     const TensorFile weights(path, TensorFile::large_header);
     const StoredProgram stored(weights);
@@ -100,22 +163,18 @@ void program(const std::string& path, std::uint64_t bytes, int times) {
     print("program", start, *engine);
 }
 
-void bootstraps(const std::string& path) {
+void bootstraps(const std::string& path, bool by_stages) {
     const conformance::Bootstrapped set = conformance::bootstrapped(path);
-    const auto engine = counting_engine(set.interface, std::make_shared<ckks::Memory>(0));
+    const auto engine = counting_engine<Staged>(set.interface, std::make_shared<ckks::Memory>(0));
     engine->bootstrap_by(set.record);
-    const int level = *set.interface.parameters.bootstrap_level;
     for (const std::size_t copies : {std::size_t{1}, conformance::copies}) {
         for (const std::size_t count : {1, 2}) {
             const Vector slots(engine->slots(), 0.0);
             const Ciphertexts xs(count, engine->encrypt(slots, 3));
-            engine->bootstrap_many(xs, engine->slots() / copies, level);  // encodes its diagonals
-            stand_in::tally().clear();
-            const std::clock_t start = std::clock();
-            engine->bootstrap_many(xs, engine->slots() / copies, level);
-            print(std::string(copies == 1 ? "bootstrap_" : "bootstrap_narrow_") +
-                      (count == 1 ? "one" : "two"),
-                  start, *engine);
+            engine->bootstrap(xs, engine->slots() / copies,
+                              std::string(copies == 1 ? "bootstrap_" : "bootstrap_narrow_") +
+                                  (count == 1 ? "one" : "two"),
+                              *set.interface.parameters.bootstrap_level, by_stages);
         }
     }
 }
@@ -146,9 +205,9 @@ int run(const std::vector<std::string>& arguments) {
         const bool graphs = !whole && arguments[2] == "graphs";
         setenv("ATLASC_GRAPHS", graphs ? "required" : "off", 1);
         program(arguments[1], whole || graphs ? 0 : std::stoull(arguments[2]), graphs ? 3 : 1);
-    } else if (kind == "bootstraps" && whole) {
+    } else if ((kind == "bootstraps" || kind == "stages") && whole) {
         setenv("ATLASC_GRAPHS", "off", 1);
-        bootstraps(arguments[1]);
+        bootstraps(arguments[1], kind == "stages");
     } else if (kind == "calls" && whole) {
         calls(conformance::bootstrapped(arguments[1]));
     } else if (kind == "calls" && arguments.size() == 4) {
@@ -157,7 +216,7 @@ int run(const std::vector<std::string>& arguments) {
                nullptr, ""});
     } else {
         throw Error("launches program FILE [BYTES or graphs], launches bootstraps FILE, launches "
-                    "calls FILE, or launches calls LOG_DEGREE LEVELS SPECIAL_PRIMES");
+                    "stages FILE, launches calls FILE, or launches calls LOG_DEGREE LEVELS SPECIAL_PRIMES");
     }
     return 0;
 }

@@ -16,6 +16,7 @@
 
 #include "atlasc/base/error.hpp"
 #include "ckks/ckks_engine.hpp"
+#include "ckks/keys/derived_keys.hpp"
 #include "ckks/keys/key_files.hpp"
 #include "ckks/keys/key_maker.hpp"
 #include "tests/runtime_cuda/conformance/programs.hpp"
@@ -264,7 +265,8 @@ int run(const std::vector<std::string>& words) {
     if (command == "limits") {
         std::cout << "LEAST_LOG_DEGREE " << least_log_degree << "\nMOST_LOG_DEGREE "
                   << most_log_degree << "\nMOST_PRIMES " << most_primes << "\nMOST_SPECIAL "
-                  << most_special << "\nMOST_TOGETHER " << most_together << '\n';
+                  << most_special << "\nMOST_IN_BLOCK " << most_in_block << "\nHOPS "
+                  << most_hops << "\nMOST_TOGETHER " << most_together << '\n';
     } else if (command == "digits") {
         digits();
     } else if (command == "kernels") {
